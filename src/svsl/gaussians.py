@@ -1,0 +1,158 @@
+"""Stacks of linear-Gaussian distributions: the experts and, with no input, the context distributions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+LOG_2PI = float(np.log(2 * np.pi))
+_ROWS_PER_BLOCK = 512  # keeps the whitened block of all components inside the cache
+
+
+@dataclass(frozen=True)
+class LinearGaussian:
+    """K distributions `p_k(y | x) = N(y | gain_k x + bias_k, chol_k chol_k^T)`.
+
+    An unconditional Gaussian is the case of a zero-dimensional `x`.
+
+    Attributes:
+        gain: `(K, dy, dx)`.
+        bias: `(K, dy)`.
+        chol: `(K, dy, dy)`, lower triangular with a positive diagonal.
+        whitener: `(dy + dx + 1, dy, K)`, maps a row `[y, x, 1]` to the whitened residuals of all components.
+        log_norm: `(K,)`, the log density at the mean.
+    """
+
+    gain: Array
+    bias: Array
+    chol: Array
+    whitener: Array
+    log_norm: Array
+
+    @classmethod
+    def build(cls, gain: ArrayLike, bias: ArrayLike, chol: ArrayLike) -> LinearGaussian:
+        """Makes the stack from its parameters and prepares the whitening maps."""
+        gain, bias, chol = (np.asarray(a, dtype=np.float64) for a in (gain, bias, chol))
+        dim = bias.shape[1]
+        inverse = np.linalg.inv(chol)
+        whitener = np.empty((dim + gain.shape[2] + 1, dim, len(bias)))
+        whitener[:dim] = inverse.transpose(2, 1, 0)
+        whitener[dim:-1] = -(inverse @ gain).transpose(2, 1, 0)
+        whitener[-1] = -(inverse @ bias[:, :, None])[:, :, 0].T
+        log_det = np.log(np.diagonal(chol, axis1=1, axis2=2)).sum(axis=1)
+        return cls(gain, bias, chol, whitener, -0.5 * dim * LOG_2PI - log_det)
+
+    @classmethod
+    def unconditional(cls, mean: ArrayLike, chol: ArrayLike) -> LinearGaussian:
+        """Makes a stack without input from means `(K, dy)` and Cholesky factors `(K, dy, dy)`."""
+        mean = np.asarray(mean, dtype=np.float64)
+        return cls.build(np.zeros((*mean.shape, 0)), mean, chol)
+
+    def __len__(self) -> int:
+        return len(self.bias)
+
+    @property
+    def cov(self) -> Array:
+        """Covariances, `(K, dy, dy)`."""
+        return self.chol @ self.chol.transpose(0, 2, 1)
+
+    @property
+    def entropy(self) -> Array:
+        """Differential entropies in nats, `(K,)`."""
+        return 0.5 * self.bias.shape[1] - self.log_norm
+
+    def select(self, index: IntArray) -> LinearGaussian:
+        """The stack of the components `index`."""
+        return LinearGaussian(
+            self.gain[index], self.bias[index], self.chol[index], self.whitener[:, :, index], self.log_norm[index]
+        )
+
+    def append(self, other: LinearGaussian) -> LinearGaussian:
+        """This stack followed by `other`."""
+        return LinearGaussian(
+            np.concatenate([self.gain, other.gain]),
+            np.concatenate([self.bias, other.bias]),
+            np.concatenate([self.chol, other.chol]),
+            np.concatenate([self.whitener, other.whitener], axis=2),
+            np.concatenate([self.log_norm, other.log_norm]),
+        )
+
+    def replace(self, index: IntArray, other: LinearGaussian) -> LinearGaussian:
+        """This stack with the components `index` exchanged for those of `other`."""
+        if len(index) == len(self):
+            return other
+        new = LinearGaussian(
+            self.gain.copy(), self.bias.copy(), self.chol.copy(), self.whitener.copy(), self.log_norm.copy()
+        )
+        new.gain[index], new.bias[index], new.chol[index] = other.gain, other.bias, other.chol
+        new.whitener[:, :, index], new.log_norm[index] = other.whitener, other.log_norm
+        return new
+
+    def means(self, x: Array) -> Array:
+        """Means of all components for rows `x (n, dx)`: `(n, K, dy)`."""
+        flat = x @ self.gain.reshape(-1, self.gain.shape[2]).T
+        return flat.reshape(len(x), *self.bias.shape) + self.bias
+
+    def log_prob(self, x: Array, y: Array) -> Array:
+        """Log densities of rows `y (n, dy)` given `x (n, dx)` under every component: `(n, K)`."""
+        rows, dim, count = len(y), self.bias.shape[1], len(self)
+        inputs = np.concatenate([y, x, np.ones((rows, 1))], axis=1)
+        whitener = self.whitener.reshape(-1, dim * count)
+        result = np.empty((rows, count))
+        for start in range(0, rows, _ROWS_PER_BLOCK):
+            block = slice(start, start + _ROWS_PER_BLOCK)
+            z = (inputs[block] @ whitener).reshape(-1, dim, count)
+            np.einsum("ndk,ndk->nk", z, z, out=result[block])
+        result *= -0.5
+        result += self.log_norm
+        return result
+
+    def whitened(self, x: Array, y: Array) -> Array:
+        """Residuals of own samples in own coordinates.
+
+        Args:
+            x: `(K, n, dx)`, inputs of each component's samples.
+            y: `(K, n, dy)`, its samples.
+
+        Returns:
+            `chol^-1 (y - gain x - bias)` with the samples last, `(K, dy, n)`.
+        """
+        dim = self.bias.shape[1]
+        maps = self.whitener.transpose(2, 1, 0)
+        z = maps[:, :, :dim] @ y.transpose(0, 2, 1) + maps[:, :, -1:]
+        if x.shape[2]:
+            z += maps[:, :, dim:-1] @ x.transpose(0, 2, 1)
+        return z
+
+    def sample(self, x: Array, rng: np.random.Generator) -> Array:
+        """Draws one `y` from each component for each of its own inputs `x (K, n, dx)`: `(K, n, dy)`."""
+        noise = rng.standard_normal((*x.shape[:2], self.bias.shape[1]))
+        return x @ self.gain.transpose(0, 2, 1) + self.bias[:, None] + noise @ self.chol.transpose(0, 2, 1)
+
+
+def kl_divergence(new: LinearGaussian, old: LinearGaussian, x: Array) -> Array:
+    """`KL(new_k || old_k)` of each pair, averaged over the inputs `x (K, n, dx)` of each component: `(K,)`."""
+    dim = old.bias.shape[1]
+    inverse = np.linalg.inv(old.chol)
+    factor = inverse @ new.chol
+    shift = x @ (new.gain - old.gain).transpose(0, 2, 1) + (new.bias - old.bias)[:, None]
+    z = shift @ inverse.transpose(0, 2, 1)
+    log_det = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+    return 0.5 * ((factor**2).sum((1, 2)) - dim + (z**2).sum(2).mean(1)) - log_det
+
+
+def clip_std(gaussian: LinearGaussian, scale: Array, low: float, high: float) -> LinearGaussian:
+    """Limits the standard deviations along the principal axes, measured in units of `scale (dy,)`."""
+    scaled = gaussian.chol / scale[:, None]
+    variance, axes = np.linalg.eigh(scaled @ scaled.transpose(0, 2, 1))
+    if (variance >= low**2).all() and (variance <= high**2).all():
+        return gaussian
+    cov = (axes * np.clip(variance, low**2, high**2)[:, None]) @ axes.transpose(0, 2, 1)
+    outside = ((variance < low**2) | (variance > high**2)).any(axis=1)
+    chol = np.linalg.cholesky(cov) * scale[:, None]
+    return LinearGaussian.build(gaussian.gain, gaussian.bias, np.where(outside[:, None, None], chol, gaussian.chol))

@@ -1,0 +1,76 @@
+"""The small replay buffers of all components, as one stack."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svsl.gaussians import Array, IntArray
+from svsl.learners.base import Arrays
+
+_ARRAYS = ("contexts", "parameters", "returns", "cursor", "filled")
+
+
+class ReplayBuffer:
+    """One ring of `size` episodes per component; new episodes replace the oldest."""
+
+    def __init__(self, size: int, context_dim: int, parameter_dim: int) -> None:
+        self.size = size
+        self.contexts: Array = np.zeros((0, size, context_dim))
+        self.parameters: Array = np.zeros((0, size, parameter_dim))
+        self.returns: Array = np.zeros((0, size))
+        self.cursor: IntArray = np.zeros(0, dtype=np.intp)
+        self.filled: IntArray = np.zeros(0, dtype=np.intp)
+
+    def append_component(self) -> None:
+        """Adds an empty ring."""
+        for name in _ARRAYS:
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate([old, np.zeros((1, *old.shape[1:]), dtype=old.dtype)]))
+
+    def select(self, index: IntArray) -> None:
+        """Keeps the rings `index` only."""
+        for name in _ARRAYS:
+            setattr(self, name, getattr(self, name)[index])
+
+    def push(self, owners: IntArray, contexts: Array, parameters: Array, returns: Array) -> None:
+        """Stores episodes, each in the ring of its owner.
+
+        Args:
+            owners: `(n,)`, sorted component indices.
+            contexts: `(n, dc)`.
+            parameters: `(n, dt)`.
+            returns: `(n,)`.
+        """
+        counts = np.bincount(owners, minlength=len(self.cursor))
+        rank = np.arange(len(owners)) - (np.cumsum(counts) - counts)[owners]
+        slot = (self.cursor[owners] + rank) % self.size
+        if counts.max(initial=0) > self.size:  # later ones would land on earlier ones: keep the newest
+            keep = rank >= counts[owners] - self.size
+            owners, slot, contexts, parameters, returns = (
+                a[keep] for a in (owners, slot, contexts, parameters, returns)
+            )
+        self.contexts[owners, slot] = contexts
+        self.parameters[owners, slot] = parameters
+        self.returns[owners, slot] = returns
+        self.cursor = (self.cursor + counts) % self.size
+        self.filled = np.minimum(self.filled + counts, self.size)
+
+    def mean_returns(self) -> Array:
+        """Mean return of each ring's episodes, `(K,)`; NaN for an empty ring."""
+        used = np.arange(self.size) < self.filled[:, None]
+        with np.errstate(invalid="ignore"):
+            return np.where(used, self.returns, 0.0).sum(axis=1) / self.filled
+
+    def full(self, index: IntArray) -> NDArray[np.bool_]:
+        """Which of the rings `index` have no empty slot left."""
+        return np.asarray(self.filled[index] == self.size)
+
+    def state(self) -> Arrays:
+        """The arrays `restore` needs."""
+        return {name: getattr(self, name) for name in _ARRAYS}
+
+    def restore(self, state: Arrays) -> None:
+        """Takes over what `state` gave."""
+        for name in _ARRAYS:
+            setattr(self, name, state[name].copy())

@@ -1,0 +1,406 @@
+"""SVSL: versatile skill libraries by local mixtures of experts (Celik et al., CoRL 2021, Algorithm 1).
+
+Components are added one at a time. Each one is trained by trust-region steps on quadratic models of the return,
+augmented by how responsible the component is for a sample: what others already cover pays less. At the end the
+component weights, uniform until then, are learned and light components are removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+
+from svsl.errors import SvslError
+from svsl.gaussians import Array, IntArray, LinearGaussian, clip_std
+from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace
+from svsl.learners.buffer import ReplayBuffer
+from svsl.learners.weighting import WeightRewards
+from svsl.mixture import Mixture, logsumexp
+from svsl.random import rng_from_array, rng_to_array
+from svsl.surrogates import feature_count, fit_quadratic
+from svsl.trust_region import categorical_step, gaussian_step
+
+Stage = Literal["fill", "context", "expert", "weights", "done"]
+_STAGES = get_args(Stage)
+_CONTEXT_STD_LIMITS = (5e-5, 3.0)  # in units of the context scale
+_REJECTION_ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class SVSLConfig:
+    """Settings of the SVSL learner."""
+
+    components: int = 20
+    """Components to add, one after the other (the paper's N)."""
+    iterations: int = 350
+    """Iterations each new component is trained for (K)."""
+    finetune_every: int = 50
+    """Every so many iterations all components are updated, not only the newest (H)."""
+    alpha: float = 1e-3
+    """Entropy bonus of the experts: higher gives more different, less precise skills."""
+    beta: float = 1.0
+    """Entropy bonus of the context distributions: higher spreads each component over more contexts."""
+    beta_weight: float = 1.0
+    """Entropy bonus of the component weights: higher keeps more components at the end (beta_w)."""
+    auxiliary: bool = True
+    """Augment the rewards by the log responsibilities and the log gating; off is the paper's ablation."""
+    kl_expert: float = 0.01
+    """KL bound of an expert's step."""
+    kl_context: float = 0.01
+    """KL bound of a context distribution's step."""
+    kl_weight: float = 0.01
+    """KL bound of a weight step."""
+    weight_iterations: int = 100
+    """Weight updates at the end; 0 leaves the weights uniform."""
+    min_weight: float = 1e-6
+    """Components whose final weight is below this are removed."""
+    context_batch: int | None = None
+    """New episodes per context step; default 0.6 times 1.5 times the features of a quadratic in the context."""
+    expert_batch: int | None = None
+    """New episodes per expert step; default 0.6 times the buffer."""
+    buffer: int | None = None
+    """Newest episodes of a component that its updates use; default 1.5 times the features of the expert's model."""
+    reject_outside: bool = False
+    """Fit experts to contexts inside the box only; the others are still asked for, and shape the context steps."""
+    delete_factor: float | None = None
+    """Delete a trained component whose mean return is below this many times the others' (for negative returns)."""
+    context_start_std: tuple[float, ...] | None = None
+    """Spread of new components' context means around the middle of the box; default 0.6 of its width."""
+    context_std: tuple[float, ...] | None = None
+    """Standard deviation of a new component's context distribution; default half the box's width."""
+    context_scale: tuple[float, ...] | None = None
+    """Unit of length of the context: the value baseline smooths over 0.5 units, context deviations stay within 5e-5
+    to 3 units. Default a quarter of the box's width."""
+
+    def __post_init__(self) -> None:
+        for name in ("components", "iterations", "finetune_every"):
+            _require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        for name in ("kl_expert", "kl_context", "kl_weight"):
+            _require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
+        for name in ("alpha", "beta", "beta_weight", "weight_iterations", "min_weight"):
+            _require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
+        for name in ("context_batch", "expert_batch", "buffer"):
+            value = getattr(self, name)
+            _require(value is None or value >= 1, name, "at least 1", value)
+        _require(self.delete_factor is None or self.delete_factor >= 1, "delete_factor", "at least 1", self.delete_factor)
+
+    def resolved(self, space: SearchSpace) -> SVSLConfig:
+        """This configuration with every default that depends on the task filled in."""
+        width = space.context_high - space.context_low
+        dim_context, dim = len(width), len(width) + len(space.initial_mean)
+        features = feature_count(dim)
+        buffer = self.buffer if self.buffer is not None else int(1.5 * features)
+        _require(buffer >= features, "buffer", f"at least the {features} features of the expert's model", buffer)
+        vectors: dict[str, tuple[float, ...]] = {}
+        for name, share in (("context_start_std", 0.6), ("context_std", 0.5), ("context_scale", 0.25)):
+            value = getattr(self, name)
+            value = tuple(float(share * w) for w in width) if value is None else tuple(float(v) for v in value)
+            _require(
+                len(value) == dim_context and min(value) > 0, name, f"{dim_context} numbers above 0, one a context", value
+            )
+            vectors[name] = value
+        return replace(
+            self,
+            buffer=buffer,
+            context_batch=self.context_batch or int(0.6 * int(1.5 * feature_count(dim_context))),
+            expert_batch=self.expert_batch or int(0.6 * buffer),
+            **vectors,
+        )
+
+
+def _require(condition: bool, name: str, expected: str, got: object) -> None:
+    if not condition:
+        raise SvslError(f"setting {name}: expected {expected}, got {got}")
+
+
+def _below(state: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+
+
+class SVSL:
+    """The learner; see `svsl.learners.base.Learner` for the contract."""
+
+    def __init__(self, config: SVSLConfig, space: SearchSpace, rng: np.random.Generator) -> None:
+        config = config.resolved(space)
+        assert config.buffer is not None
+        assert config.context_batch is not None
+        assert config.expert_batch is not None
+        self.config, self.space, self.rng = config, space, rng
+        self.batch_sizes = {
+            "fill": config.buffer,
+            "context": config.context_batch,
+            "expert": config.expert_batch,
+            "weights": config.buffer,
+        }
+        dims = len(space.context_low), len(space.initial_mean)
+        self.context_buffer = ReplayBuffer(config.buffer, *dims)
+        self.expert_buffer = ReplayBuffer(config.buffer, *dims)
+        self.stage: Stage = "fill"
+        self.component, self.iteration, self.finished = 1, 0, 0
+        self.failed_steps, self.deleted = 0, 0
+        self._mixture: Mixture | None = None
+        self._asked: tuple[IntArray, Episodes] | None = None
+        self._add_component()
+
+    # ---- the protocol -------------------------------------------------------------------------------------------
+
+    def ask(self) -> Episodes:
+        """Draws new episodes of the components whose turn it is."""
+        index = self._turn()
+        count = self.batch_sizes[self.stage]
+        if self.config.reject_outside and self.stage in ("fill", "expert"):
+            owners, contexts = self._draw_until_inside(index, count)
+        else:
+            contexts = self._current.contexts.select(index).sample(np.empty((len(index), count, 0)), self.rng)
+            owners, contexts = np.repeat(index, count), contexts.reshape(-1, contexts.shape[2])
+        parameters = self._current.sample_parameters(contexts, owners, self.rng)
+        self._asked = owners, Episodes(contexts, parameters)
+        return self._asked[1]
+
+    def tell(self, returns: Array) -> None:
+        """Stores the returns, makes the step they were drawn for, and moves on."""
+        assert self._asked is not None, "tell without ask"
+        owners, episodes = self._asked
+        self._asked = None
+        if self.stage == "weights":
+            self._update_weights(owners, episodes, returns)
+            self.stage, self.finished = "done", self.finished + 1
+            return
+        self._store(owners, episodes, returns)
+        index = self._turn()
+        if self.stage == "fill":
+            self.stage, self.iteration = "context", 1
+        elif self.stage == "context":
+            self._update_contexts(index)
+            self.stage = "expert"
+        elif self.stage == "expert":
+            self._update_experts(index)
+            self.stage = "context"
+            if self.iteration == self.config.iterations:
+                self._finish_component()
+            else:
+                self.iteration += 1
+
+    @property
+    def done(self) -> bool:
+        """Whether the weights are learned and the light components gone."""
+        return self.stage == "done"
+
+    @property
+    def milestone(self) -> int:
+        """Components finished, one more after the weight update."""
+        return self.finished
+
+    @property
+    def progress(self) -> Progress:
+        """Where training stands."""
+        total, planned = self._planned_episodes(self.config.components, self.config.iterations), 0
+        if self.stage in ("weights", "done"):
+            planned = total
+        else:
+            planned = self._planned_episodes(self.component, self.iteration - (self.stage in ("context", "expert")))
+        recent = self.expert_buffer.mean_returns()
+        counts = {"failed_steps": self.failed_steps, "deleted": self.deleted}
+        newest = float(recent[-1]) if len(recent) else float("nan")
+        config = self.config
+        return Progress(
+            self.component, config.components, self.iteration, config.iterations, planned / total, newest, counts
+        )
+
+    def mixture(self) -> Mixture | None:
+        """The finished components; uniform weights until the last update."""
+        if self.stage in ("weights", "done"):
+            return self._mixture
+        trained = len(self._current) - 1
+        return self._current.select(np.arange(trained)) if trained else None
+
+    def state(self) -> Arrays:
+        """All arrays and counters; between `tell` and `ask`."""
+        assert self._asked is None, "no state between ask and tell"
+        counters = [
+            _STAGES.index(self.stage), self.component, self.iteration, self.finished, self.failed_steps, self.deleted
+        ]  # fmt: skip
+        state: Arrays = {"rng": rng_to_array(self.rng), "counters": np.array(counters, dtype=np.int64)}
+        for prefix, arrays in (
+            ("mixture.", self._current.to_arrays()),
+            ("context_buffer.", self.context_buffer.state()),
+            ("expert_buffer.", self.expert_buffer.state()),
+        ):
+            state.update({prefix + name: array for name, array in arrays.items()})
+        return state
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on from `state`."""
+        stage, self.component, self.iteration, self.finished, self.failed_steps, self.deleted = (
+            int(value) for value in state["counters"]
+        )
+        self.stage = _STAGES[stage]
+        self.rng = rng_from_array(state["rng"].astype(np.uint64))
+        self._mixture = Mixture.from_arrays(_below(state, "mixture."))
+        self.context_buffer.restore(_below(state, "context_buffer."))
+        self.expert_buffer.restore(_below(state, "expert_buffer."))
+        self._asked = None
+
+    # ---- adding and removing components -------------------------------------------------------------------------
+
+    @property
+    def _current(self) -> Mixture:
+        assert self._mixture is not None
+        return self._mixture
+
+    def _turn(self) -> IntArray:
+        """The components the current stage is about."""
+        count = len(self._current)
+        everyone = self.stage == "weights" or (
+            self.stage != "fill" and self.iteration % self.config.finetune_every == 0
+        )
+        return np.arange(0 if everyone else count - 1, count)
+
+    def _add_component(self) -> None:
+        config, space = self.config, self.space
+        middle = 0.5 * (space.context_low + space.context_high)
+        mean = middle + np.array(config.context_start_std) * self.rng.standard_normal(len(middle))
+        contexts = LinearGaussian.unconditional(mean[None], np.diag(np.array(config.context_std))[None])
+        gain = np.zeros((1, len(space.initial_mean), len(middle)))
+        experts = LinearGaussian.build(gain, space.initial_mean[None], np.linalg.cholesky(space.initial_cov)[None])
+        if self._mixture is not None:
+            contexts, experts = self._mixture.contexts.append(contexts), self._mixture.experts.append(experts)
+        self._mixture = Mixture(np.full(len(contexts), -np.log(len(contexts))), contexts, experts)
+        self.context_buffer.append_component()
+        self.expert_buffer.append_component()
+        self.stage, self.iteration = "fill", 0
+
+    def _finish_component(self) -> None:
+        self.finished += 1
+        if self._newest_is_stuck():
+            self.deleted += 1
+            self._keep(np.arange(len(self._current) - 1))
+        if self.component < self.config.components:
+            self.component += 1
+            self._add_component()
+        else:
+            self.stage = "weights" if self.config.weight_iterations else "done"
+
+    def _newest_is_stuck(self) -> bool:
+        """Line 13 of Algorithm 1: the newest component ended in a local optimum."""
+        if self.config.delete_factor is None or len(self._current) < 2:
+            return False
+        means = self.expert_buffer.mean_returns()
+        return bool(means[-1] < self.config.delete_factor * means[:-1].mean() < 0)
+
+    def _keep(self, index: IntArray) -> None:
+        self._mixture = self._current.select(index)
+        self.context_buffer.select(index)
+        self.expert_buffer.select(index)
+
+    # ---- drawing and storing episodes ---------------------------------------------------------------------------
+
+    def _draw_until_inside(self, index: IntArray, count: int) -> tuple[IntArray, Array]:
+        """Draws contexts of each component until `count` of them are inside the box (or too many were not)."""
+        drawn: list[list[Array]] = [[] for _ in index]
+        missing = np.full(len(index), count)
+        for _ in range(_REJECTION_ROUNDS):
+            short = np.flatnonzero(missing > 0)
+            if not len(short):
+                break
+            draws = self._current.contexts.select(index[short]).sample(np.empty((len(short), count, 0)), self.rng)
+            inside = np.cumsum(self.space.inside(draws), axis=1)
+            for row, position in enumerate(short):
+                enough = int(np.searchsorted(inside[row], missing[position])) + 1
+                drawn[position].append(draws[row, :enough])
+                missing[position] -= inside[row, min(enough, count) - 1]
+        blocks = [np.concatenate(part) for part in drawn]
+        return np.repeat(index, [len(block) for block in blocks]), np.concatenate(blocks)
+
+    def _store(self, owners: IntArray, episodes: Episodes, returns: Array) -> None:
+        rows = (owners, episodes.contexts, episodes.parameters, returns)
+        self.context_buffer.push(*rows)
+        if self.config.reject_outside:
+            inside = self.space.inside(episodes.contexts)
+            rows = (owners[inside], episodes.contexts[inside], episodes.parameters[inside], returns[inside])
+        self.expert_buffer.push(*rows)
+
+    def _planned_episodes(self, component: int, iteration: int) -> int:
+        """Episodes asked for (without rejections) until this iteration of this component is done."""
+        sizes, every = self.batch_sizes, self.config.finetune_every
+        each = sizes["context"] + sizes["expert"]
+        shared, before = self.config.iterations // every, component - 1
+        alone = sizes["fill"] + (self.config.iterations - shared) * each
+        done = before * alone + shared * each * before * component // 2
+        return done + sizes["fill"] + each * (iteration + (iteration // every) * before)
+
+    # ---- the updates --------------------------------------------------------------------------------------------
+
+    def _auxiliary(self, index: IntArray, buffer: ReplayBuffer) -> tuple[Array, Array]:
+        """`log pi~(o|c)` and `log pi~(o|c,theta)` of each component on its own episodes, `(len(index), n)` each."""
+        contexts, parameters = buffer.contexts[index], buffer.parameters[index]
+        shape = contexts.shape[:2]
+        if not self.config.auxiliary:
+            return np.zeros(shape), np.zeros(shape)
+        flat_contexts = contexts.reshape(-1, contexts.shape[2])
+        own = np.repeat(index, shape[1])[:, None]
+        joint = self._current.log_context_joint(flat_contexts)
+        log_gating = np.take_along_axis(joint, own, axis=1)[:, 0] - logsumexp(joint)
+        joint += self._current.experts.log_prob(flat_contexts, parameters.reshape(-1, parameters.shape[2]))
+        log_responsibility = np.take_along_axis(joint, own, axis=1)[:, 0] - logsumexp(joint)
+        return log_gating.reshape(shape), log_responsibility.reshape(shape)
+
+    def _update_contexts(self, index: IntArray) -> None:
+        """A trust-region step of `pi(c|o)`; the target's constant `alpha H[expert]` does not change it."""
+        config, buffer, mixture = self.config, self.context_buffer, self._current
+        index = self._with_full_buffer(index, buffer)
+        if not len(index):
+            return
+        log_gating, log_responsibility = self._auxiliary(index, buffer)
+        targets = buffer.returns[index] + config.alpha * log_responsibility
+        targets += (config.beta - config.alpha) * log_gating
+        old, contexts = mixture.contexts.select(index), buffer.contexts[index]
+        model = fit_quadratic(old, contexts[:, :, :0], contexts, targets)
+        new, info = gaussian_step(old, model, config.beta, config.kl_context)
+        self.failed_steps += int((~info.ok).sum())
+        new = clip_std(new, np.array(config.context_scale), *_CONTEXT_STD_LIMITS)
+        self._mixture = replace(mixture, contexts=mixture.contexts.replace(index, new))
+
+    def _update_experts(self, index: IntArray) -> None:
+        """A trust-region step of `pi(theta|c,o)`."""
+        config, buffer, mixture = self.config, self.expert_buffer, self._current
+        index = self._with_full_buffer(index, buffer)
+        if not len(index):
+            return
+        _, log_responsibility = self._auxiliary(index, buffer)
+        targets = buffer.returns[index] + config.alpha * log_responsibility
+        old = mixture.experts.select(index)
+        model = fit_quadratic(old, buffer.contexts[index], buffer.parameters[index], targets)
+        new, info = gaussian_step(old, model, config.alpha, config.kl_expert)
+        self.failed_steps += int((~info.ok).sum())
+        self._mixture = replace(mixture, experts=mixture.experts.replace(index, new))
+
+    def _with_full_buffer(self, index: IntArray, buffer: ReplayBuffer) -> IntArray:
+        full = buffer.full(index)
+        self.failed_steps += int((~full).sum())
+        return index[full]
+
+    def _update_weights(self, owners: IntArray, episodes: Episodes, returns: Array) -> None:
+        """Learns `pi(o)` from fresh episodes of all components and removes the light ones."""
+        config = self.config
+        rewards = WeightRewards(
+            self._current,
+            owners,
+            episodes.contexts,
+            episodes.parameters,
+            returns,
+            alpha=config.alpha,
+            beta=config.beta,
+            auxiliary=config.auxiliary,
+            context_scale=np.array(config.context_scale),
+        )
+        log_weights = self._current.log_weights
+        for _ in range(config.weight_iterations):
+            log_weights = categorical_step(
+                log_weights, rewards(log_weights), config.beta_weight, config.kl_weight
+            )
+        self._mixture = replace(self._current, log_weights=log_weights)
+        heavy = log_weights >= np.log(config.min_weight) if config.min_weight > 0 else np.isfinite(log_weights)
+        self._keep(np.flatnonzero(heavy))

@@ -1,0 +1,97 @@
+"""What a component is worth when the weights are learned: its objective minus the value of the contexts it covers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from svsl.gaussians import Array, IntArray
+from svsl.mixture import Mixture
+
+_KERNEL_DENOMINATOR = 0.5  # exp(-|dc|^2 / 0.5), in units of the context scale
+_KERNEL_ENTRIES = 2**24  # limit of the kernel matrix: 128 MiB
+
+
+class WeightRewards:
+    """`r(o)` of the weight update as a function of the current weights (the paper's objective L_p).
+
+    `r(o)` is the mean over component o's episodes of
+    `R + alpha log pi(o|c,theta) + alpha H[pi(theta|c,o)] + (beta - alpha) log pi(o|c) - V(c)`, plus
+    `beta H[pi(c|o)]`. `V(c)` is the Nadaraya-Watson estimate of the return over all episodes, each weighted by
+    `pi(o|c) / pi^(o|c)` with `pi^` the gating the episodes were drawn under: a component that is alone where returns
+    are naturally low is not punished for it.
+
+    Args:
+        mixture: The model the episodes were drawn from.
+        owners: `(n,)`, the component that drew each episode.
+        contexts: `(n, dc)`.
+        parameters: `(n, dt)`.
+        returns: `(n,)`.
+        alpha: Entropy bonus of the experts.
+        beta: Entropy bonus of the context distributions.
+        auxiliary: Whether the log terms count.
+        context_scale: `(dc,)`, the unit of length of the value baseline's kernel.
+    """
+
+    def __init__(
+        self,
+        mixture: Mixture,
+        owners: IntArray,
+        contexts: Array,
+        parameters: Array,
+        returns: Array,
+        *,
+        alpha: float,
+        beta: float,
+        auxiliary: bool,
+        context_scale: Array,
+    ) -> None:
+        log_contexts = mixture.contexts.log_prob(contexts[:, :0], contexts)
+        log_both = log_contexts + mixture.experts.log_prob(contexts, parameters)
+        self.owners, self.returns = owners, returns
+        self.alpha, self.beta, self.auxiliary = alpha, beta, auxiliary
+        self.counts = np.bincount(owners, minlength=len(mixture))
+        self.entropies = alpha * mixture.experts.entropy + beta * mixture.contexts.entropy
+        self._gating = _OwnShare(log_contexts, owners)
+        self._responsibility = _OwnShare(log_both, owners)
+        self._drawn_log_gating = self._gating(mixture.log_weights)
+        scaled = contexts / context_scale
+        # the value is smooth: where all pairs would not fit in memory, it is evaluated at every so manieth episode
+        stride = -(-(len(contexts) ** 2) // _KERNEL_ENTRIES)
+        self._points = slice(None, None, stride)
+        self._kernel = _kernel(scaled[self._points], scaled)
+        self._point_counts = np.bincount(owners[self._points], minlength=len(mixture))
+
+    def __call__(self, log_weights: Array) -> Array:
+        """Rewards `(K,)` under the weights `exp(log_weights)`."""
+        log_gating = self._gating(log_weights)
+        targets = self.returns.copy()
+        if self.auxiliary:
+            targets += self.alpha * self._responsibility(log_weights) + (self.beta - self.alpha) * log_gating
+        importance = np.exp(log_gating - self._drawn_log_gating)
+        top, bottom = (self._kernel @ np.stack([importance * self.returns, importance], axis=1)).T
+        value = top / (bottom + 1e-300)
+        mean_value = self._mean(value, self.owners[self._points], self._point_counts)
+        return self._mean(targets, self.owners, self.counts) - mean_value + self.entropies
+
+    @staticmethod
+    def _mean(values: Array, owners: IntArray, counts: IntArray) -> Array:
+        return np.bincount(owners, weights=values, minlength=len(counts)) / np.maximum(counts, 1)
+
+
+class _OwnShare:
+    """`log (w_o d_io / sum_k w_k d_ik)` of each row's own component o, for many weights `w` and fixed densities."""
+
+    def __init__(self, log_density: Array, owners: IntArray) -> None:
+        top = log_density.max(axis=1)
+        self._relative = np.exp(log_density - top[:, None])
+        self._own = np.take_along_axis(log_density, owners[:, None], axis=1)[:, 0] - top
+        self._owners = owners
+
+    def __call__(self, log_weights: Array) -> Array:
+        return self._own + log_weights[self._owners] - np.log(self._relative @ np.exp(log_weights))
+
+
+def _kernel(points: Array, samples: Array) -> Array:
+    squared = (points**2).sum(axis=1)[:, None] + (samples**2).sum(axis=1) - 2 * points @ samples.T
+    squared /= -_KERNEL_DENOMINATOR
+    return np.exp(squared, out=squared)

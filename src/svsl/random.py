@@ -1,0 +1,37 @@
+"""Random generators as arrays, so that a checkpoint can hold them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LOW = 2**64 - 1
+
+
+def stream(seed: int, *path: int) -> np.random.Generator:
+    """An independent generator for each `path` of small numbers under one seed."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=path)))
+
+
+def rng_to_array(rng: np.random.Generator) -> NDArray[np.uint64]:
+    """The exact state of a PCG64 generator, `(6,)`."""
+    state = rng.bit_generator.state
+    if state["bit_generator"] != "PCG64":
+        raise TypeError(f"expected a PCG64 generator, got {state['bit_generator']}")
+    words = []
+    for value in (state["state"]["state"], state["state"]["inc"]):
+        words += [value >> 64, value & _LOW]
+    return np.array([*words, state["has_uint32"], state["uinteger"]], dtype=np.uint64)
+
+
+def rng_from_array(array: NDArray[np.uint64]) -> np.random.Generator:
+    """The generator whose state `rng_to_array` gave."""
+    words = [int(word) for word in array]
+    bits = np.random.PCG64()
+    bits.state = {
+        "bit_generator": "PCG64",
+        "state": {"state": words[0] << 64 | words[1], "inc": words[2] << 64 | words[3]},
+        "has_uint32": words[4],
+        "uinteger": words[5],
+    }
+    return np.random.Generator(bits)

@@ -1,0 +1,109 @@
+"""Quadratic models of the (augmented) return, fitted around stacks of linear Gaussians."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from svsl.gaussians import Array, IntArray, LinearGaussian
+
+RIDGE = 1e-10  # relative to the standardised features
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """Models `f_k(x, z) = -1/2 z^T curvature_k z + z^T slope_k [x, 1] + (terms in x)` of K components.
+
+    `z` are the whitened residuals of the Gaussian the model was fitted around, so the Gaussian's mean is at `z = 0`,
+    its covariance is the identity, and `slope_k [x, 1]` is the gradient at the mean.
+
+    Attributes:
+        curvature: `(K, dy, dy)`, symmetric; positive where the model is concave.
+        slope: `(K, dy, dx + 1)`.
+        moment: `(K, dx + 1, dx + 1)`, mean of `[x, 1] [x, 1]^T` over the samples.
+    """
+
+    curvature: Array
+    slope: Array
+    moment: Array
+
+
+def feature_count(dim: int) -> int:
+    """Number of monomials of degree at most two in `dim` variables."""
+    return 1 + dim + dim * (dim + 1) // 2
+
+
+@cache
+def _pairs(dim: int) -> tuple[IntArray, IntArray]:
+    first, second = np.triu_indices(dim)
+    return first, second
+
+
+def fit_quadratic(gaussian: LinearGaussian, x: Array, y: Array, targets: Array) -> Quadratic:
+    """Ridge regression of the targets on quadratic features, around each component of `gaussian`.
+
+    Args:
+        gaussian: The K distributions whose own coordinates are used for `y`.
+        x: `(K, n, dx)` inputs; whitened by their sample mean and covariance.
+        y: `(K, n, dy)` samples.
+        targets: `(K, n)`.
+    """
+    z = gaussian.whitened(x, y)
+    count, dim_y, n = z.shape
+    dim_x = x.shape[2]
+    mean_x, scale_x = _whitening(x)
+    v = np.linalg.solve(scale_x, (x - mean_x[:, None]).transpose(0, 2, 1)) if dim_x else z[:, :0]
+    linear = np.concatenate([z, v], axis=1)
+    first, second = _pairs(dim_y + dim_x)
+    features = np.concatenate([linear, linear[:, first] * linear[:, second]], axis=1)
+    weights = _ridge(features, targets)
+
+    curvature = np.zeros((count, dim_y + dim_x, dim_y + dim_x))
+    curvature[:, first, second] = -weights[:, dim_y + dim_x :]
+    curvature += curvature.transpose(0, 2, 1)
+    slope = np.zeros((count, dim_y, dim_x + 1))
+    moment = np.ones((count, dim_x + 1, dim_x + 1))
+    slope[:, :, -1] = weights[:, :dim_y]
+    if dim_x:
+        # slope wrt v, then v = scale^-1 (x - mean) substituted
+        cross = -curvature[:, :dim_y, dim_y:] @ np.linalg.inv(scale_x)
+        slope[:, :, :-1] = cross
+        slope[:, :, -1] -= (cross @ mean_x[:, :, None])[:, :, 0]
+        moment[:, :-1, :-1] = x.transpose(0, 2, 1) @ x / n
+        moment[:, :-1, -1] = moment[:, -1, :-1] = mean_x
+    return Quadratic(curvature[:, :dim_y, :dim_y], slope, moment)
+
+
+def _whitening(x: Array) -> tuple[Array, Array]:
+    """Sample means `(K, dx)` and Cholesky factors `(K, dx, dx)` of the slightly widened sample covariances."""
+    mean = x.mean(axis=1)
+    if not x.shape[2]:
+        return mean, np.zeros((len(x), 0, 0))
+    centred = x - mean[:, None]
+    cov = centred.transpose(0, 2, 1) @ centred / x.shape[1]
+    variance = np.diagonal(cov, axis1=1, axis2=2)
+    # identical or collinear inputs leave no variance in some direction: whiten that one by a small part of the rest
+    widen = np.where(variance > 0, 1e-9 * variance, 1.0)
+    return mean, np.linalg.cholesky(cov + widen[:, :, None] * np.eye(x.shape[2]))
+
+
+def _ridge(features: Array, targets: Array) -> Array:
+    """Weights of standardised ridge regression with intercept; `features (K, p, n)`, `targets (K, n)` -> `(K, p)`."""
+    n = features.shape[2]
+    centred = features - features.mean(axis=2, keepdims=True)
+    scale = np.sqrt(np.einsum("kpn,kpn->kp", centred, centred) / n)
+    scale = np.where(scale > 1e-12 * (scale.max(axis=1, keepdims=True) + _TINY), scale, 1.0)
+    centred /= scale[:, :, None]
+    gram = centred @ centred.transpose(0, 2, 1)
+    diagonal = np.arange(gram.shape[1])
+    gram[:, diagonal, diagonal] += RIDGE * n
+    offset = targets - targets.mean(axis=1, keepdims=True)
+    spread = np.sqrt((offset**2).mean(axis=1, keepdims=True)) + _TINY
+    moments = centred @ (offset / spread)[:, :, None]
+    lower = np.linalg.cholesky(gram)
+    half = np.linalg.solve(lower, moments)
+    weights = np.linalg.solve(lower.transpose(0, 2, 1), half)[:, :, 0]
+    return weights * spread / scale

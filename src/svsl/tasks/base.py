@@ -1,0 +1,55 @@
+"""What a task is: a context box, a parameter size, an initial search distribution and a batch evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svsl.gaussians import Array
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a batch of n episodes gave.
+
+    Attributes:
+        returns: `(n,)`, the return of each episode. A NaN or infinite one is counted and replaced by the trainer.
+        success: `(n,)` bool, whether the episode solved the task.
+        info: Named diagnostics, each an array with one entry per episode.
+    """
+
+    returns: Array
+    success: NDArray[np.bool_]
+    info: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Task(Protocol):
+    """The contract between a task and the rest of the library.
+
+    Attributes:
+        context_low: `(dc,)`, lower corner of the context box.
+        context_high: `(dc,)`, upper corner. Learners may ask for contexts outside the box: score them clearly worse.
+        parameter_dim: Number dt of parameters of a skill.
+        initial_mean: `(dt,)`, where the search of a new component starts.
+        initial_cov: `(dt, dt)`, and how wide.
+
+    A task may also have a float `penalty`: the return given to an episode whose own return is NaN or infinite
+    (otherwise the worst finite return seen so far).
+    """
+
+    context_low: Array
+    context_high: Array
+    parameter_dim: int
+    initial_mean: Array
+    initial_cov: Array
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        """Runs one episode per row of `contexts (n, dc)` and `parameters (n, dt)`.
+
+        Randomness comes from `rng` only. The arguments must not be changed.
+        """
+        ...

@@ -1,0 +1,77 @@
+"""The 10-link planar reacher of the paper's ablation: reach a point behind obstacles."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from svsl.gaussians import Array
+from svsl.tasks.base import Outcome
+
+LINKS = 10
+SUCCESS_DISTANCE = 0.25
+OBSTACLES = np.array([[2.5, 3.3, -0.5, 0.5], [2.7, 3.5, -3.5, -2.5], [3.0, 3.8, 2.5, 3.5]])  # x from, to; y from, to
+
+
+class PlanarReacher:
+    """Ten unit links from the origin; the parameters are the joint angles, the context is the goal of the tip.
+
+    Return: `- |angles|^2 - 2 |tip - goal|^2 - 3 [a link crosses an obstacle] - 10 [the goal is outside its box]`,
+    with the angles wrapped to `[-pi, pi]`. The paper's formula counts all ten angles; its figures show postures that
+    only a free first joint makes cheap, so by default the sum runs over the joints 2 to 10.
+
+    Args:
+        free_first_joint: Leave the first angle out of the regularisation.
+    """
+
+    context_low = np.array([4.5, -6.0])
+    context_high = np.array([7.0, 6.0])
+    parameter_dim = LINKS
+    initial_mean = np.zeros(LINKS)
+    initial_cov = np.diag([5.0] + [0.19] * (LINKS - 1))
+    obstacles = OBSTACLES
+
+    def __init__(self, free_first_joint: bool = True) -> None:
+        self.free_first_joint = free_first_joint
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        """Scores a batch of postures; deterministic."""
+        joints = self.joints(parameters)
+        distance_sq = ((joints[:, -1] - contexts) ** 2).sum(axis=1)
+        collision = links_cross_boxes(joints, self.obstacles)
+        outside = ((contexts < self.context_low) | (contexts > self.context_high)).any(axis=1)
+        angles = parameters - 2 * np.pi * np.round(parameters / (2 * np.pi))
+        effort = (angles[:, 1 if self.free_first_joint else 0 :] ** 2).sum(axis=1)
+        returns = -effort - 2 * distance_sq - 3.0 * collision - 10.0 * outside
+        distance = np.sqrt(distance_sq)
+        success = (distance <= SUCCESS_DISTANCE) & ~collision & ~outside
+        return Outcome(returns, success, {"distance": distance, "collision": collision, "effort": effort})
+
+    def joints(self, parameters: Array) -> Array:
+        """Positions of the base, the joints and the tip: `(n, 11, 2)`."""
+        heading = np.cumsum(parameters, axis=1)
+        points = np.zeros((len(parameters), LINKS + 1, 2))
+        np.cumsum(np.cos(heading), axis=1, out=points[:, 1:, 0])
+        np.cumsum(np.sin(heading), axis=1, out=points[:, 1:, 1])
+        return points
+
+
+def links_cross_boxes(points: Array, boxes: Array) -> Array:
+    """Whether any segment of each chain of `points (n, p, 2)` touches any of the `boxes (b, 4)`: `(n,)` bool.
+
+    A segment meets a box if the parameter intervals in which it is inside the box's x and y ranges overlap in [0, 1].
+    """
+    start = points[:, :-1].transpose(2, 0, 1)
+    step = np.diff(points, axis=1).transpose(2, 0, 1)
+    step = np.where(np.abs(step) < 1e-12, 1e-12, step)  # an axis-parallel link: its interval is then all or nothing
+    centre = boxes.reshape(-1, 2, 2).mean(axis=2)
+    half = np.diff(boxes.reshape(-1, 2, 2), axis=2)[:, :, 0] / 2
+    inverse = 1 / step
+    reach = np.abs(inverse)
+    hit = np.zeros(len(points), dtype=bool)
+    for box in range(len(boxes)):
+        middle = (centre[box][:, None, None] - start) * inverse
+        width = half[box][:, None, None] * reach
+        enter = np.maximum((middle - width).max(axis=0), 0.0)
+        leave = np.minimum((middle + width).min(axis=0), 1.0)
+        hit |= (enter <= leave).any(axis=1)
+    return hit
