@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
 
 LOG_2PI = float(np.log(2 * np.pi))
 _ROWS_PER_BLOCK = 512  # keeps the whitened block of all components inside the cache
@@ -153,6 +154,6 @@ def clip_std(gaussian: LinearGaussian, scale: Array, low: float, high: float) ->
     if (variance >= low**2).all() and (variance <= high**2).all():
         return gaussian
     cov = (axes * np.clip(variance, low**2, high**2)[:, None]) @ axes.transpose(0, 2, 1)
-    outside = ((variance < low**2) | (variance > high**2)).any(axis=1)
+    outside = np.any((variance < low**2) | (variance > high**2), axis=1)
     chol = np.linalg.cholesky(cov) * scale[:, None]
     return LinearGaussian.build(gaussian.gain, gaussian.bias, np.where(outside[:, None, None], chol, gaussian.chol))

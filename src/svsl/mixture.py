@@ -92,10 +92,10 @@ class Mixture:
 
 def logsumexp(log_values: Array) -> Array:
     """`log sum exp` over the last axis; -inf rows stay -inf."""
-    top = log_values.max(axis=-1, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
+    top = np.maximum(log_values.max(axis=-1), np.finfo(np.float64).min)
+    shifted = log_values - top[..., None]
     with np.errstate(divide="ignore"):
-        return np.log(np.exp(log_values - top).sum(axis=-1)) + top[..., 0]
+        return np.log(np.exp(shifted, out=shifted).sum(axis=-1)) + top
 
 
 def log_normalised(log_values: Array) -> Array:

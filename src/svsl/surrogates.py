@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from scipy.linalg.lapack import dposv
 
 from svsl.gaussians import Array, IntArray, LinearGaussian
 
@@ -54,11 +55,10 @@ def fit_quadratic(gaussian: LinearGaussian, x: Array, y: Array, targets: Array) 
     z = gaussian.whitened(x, y)
     count, dim_y, n = z.shape
     dim_x = x.shape[2]
-    mean_x, scale_x = _whitening(x)
-    v = np.linalg.solve(scale_x, (x - mean_x[:, None]).transpose(0, 2, 1)) if dim_x else z[:, :0]
-    linear = np.concatenate([z, v], axis=1)
+    mean_x, cov_x, whiten_x = _whitening(x)
+    linear = z if not dim_x else np.concatenate([z, whiten_x @ (x - mean_x[:, None]).transpose(0, 2, 1)], axis=1)
     first, second = _pairs(dim_y + dim_x)
-    features = np.concatenate([linear, linear[:, first] * linear[:, second]], axis=1)
+    features = np.concatenate([linear, linear.take(first, axis=1) * linear.take(second, axis=1)], axis=1)
     weights = _ridge(features, targets)
 
     curvature = np.zeros((count, dim_y + dim_x, dim_y + dim_x))
@@ -68,42 +68,49 @@ def fit_quadratic(gaussian: LinearGaussian, x: Array, y: Array, targets: Array) 
     moment = np.ones((count, dim_x + 1, dim_x + 1))
     slope[:, :, -1] = weights[:, :dim_y]
     if dim_x:
-        # slope wrt v, then v = scale^-1 (x - mean) substituted
-        cross = -curvature[:, :dim_y, dim_y:] @ np.linalg.inv(scale_x)
+        cross = -curvature[:, :dim_y, dim_y:] @ whiten_x
         slope[:, :, :-1] = cross
         slope[:, :, -1] -= (cross @ mean_x[:, :, None])[:, :, 0]
-        moment[:, :-1, :-1] = x.transpose(0, 2, 1) @ x / n
+        moment[:, :-1, :-1] = cov_x + mean_x[:, :, None] * mean_x[:, None]
         moment[:, :-1, -1] = moment[:, -1, :-1] = mean_x
     return Quadratic(curvature[:, :dim_y, :dim_y], slope, moment)
 
 
-def _whitening(x: Array) -> tuple[Array, Array]:
-    """Sample means `(K, dx)` and Cholesky factors `(K, dx, dx)` of the slightly widened sample covariances."""
-    mean = x.mean(axis=1)
+def _whitening(x: Array) -> tuple[Array, Array, Array]:
+    """Sample means `(K, dx)`, covariances and maps `(K, dx, dx)` that take centred inputs to about unit covariance."""
+    mean = x.sum(axis=1) / x.shape[1]
     if not x.shape[2]:
-        return mean, np.zeros((len(x), 0, 0))
+        return mean, np.zeros((len(x), 0, 0)), np.zeros((len(x), 0, 0))
     centred = x - mean[:, None]
     cov = centred.transpose(0, 2, 1) @ centred / x.shape[1]
     variance = np.diagonal(cov, axis1=1, axis2=2)
     # identical or collinear inputs leave no variance in some direction: whiten that one by a small part of the rest
     widen = np.where(variance > 0, 1e-9 * variance, 1.0)
-    return mean, np.linalg.cholesky(cov + widen[:, :, None] * np.eye(x.shape[2]))
+    return mean, cov, np.linalg.inv(np.linalg.cholesky(cov + widen[:, :, None] * np.eye(x.shape[2])))
 
 
 def _ridge(features: Array, targets: Array) -> Array:
-    """Weights of standardised ridge regression with intercept; `features (K, p, n)`, `targets (K, n)` -> `(K, p)`."""
+    """Standardised ridge regression with intercept.
+
+    Args:
+        features: `(K, p, n)`.
+        targets: `(K, n)`.
+
+    Returns:
+        Weights `(K, p)`, NaN where the normal equations could not be solved.
+    """
     n = features.shape[2]
-    centred = features - features.mean(axis=2, keepdims=True)
+    centred = features - features.sum(axis=2, keepdims=True) / n
     scale = np.sqrt(np.einsum("kpn,kpn->kp", centred, centred) / n)
     scale = np.where(scale > 1e-12 * (scale.max(axis=1, keepdims=True) + _TINY), scale, 1.0)
     centred /= scale[:, :, None]
     gram = centred @ centred.transpose(0, 2, 1)
     diagonal = np.arange(gram.shape[1])
     gram[:, diagonal, diagonal] += RIDGE * n
-    offset = targets - targets.mean(axis=1, keepdims=True)
-    spread = np.sqrt((offset**2).mean(axis=1, keepdims=True)) + _TINY
-    moments = centred @ (offset / spread)[:, :, None]
-    lower = np.linalg.cholesky(gram)
-    half = np.linalg.solve(lower, moments)
-    weights = np.linalg.solve(lower.transpose(0, 2, 1), half)[:, :, 0]
-    return weights * spread / scale
+    offset = targets - targets.sum(axis=1, keepdims=True) / n
+    moments = (centred @ offset[:, :, None])[:, :, 0]
+    weights = np.empty_like(moments)
+    for component in range(len(gram)):  # NumPy has no Cholesky solver for stacks
+        _, solution, failed = dposv(gram[component], moments[component], lower=1, overwrite_a=1)
+        weights[component] = np.nan if failed else solution
+    return weights / scale

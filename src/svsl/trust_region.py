@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from svsl.gaussians import Array, LinearGaussian
+from svsl.gaussians import Array, BoolArray, LinearGaussian
 from svsl.mixture import log_normalised
 from svsl.surrogates import Quadratic
 
@@ -28,7 +27,7 @@ class StepInfo:
 
     kl: Array
     multiplier: Array
-    ok: NDArray[np.bool_]
+    ok: BoolArray
 
 
 def gaussian_step(
@@ -40,7 +39,7 @@ def gaussian_step(
     multiplier `eta`, the variances along the eigenvectors become `(eta + entropy_coef) / (eta + lam)` and the mean
     moves by the gradient divided by `eta + lam`. A component whose model is not finite is left as it was.
     """
-    ok = np.isfinite(model.curvature).all((1, 2)) & np.isfinite(model.slope).all((1, 2))
+    ok: BoolArray = np.asarray(np.isfinite(model.curvature).all((1, 2)) & np.isfinite(model.slope).all((1, 2)))
     curvature = np.where(ok[:, None, None], model.curvature, np.eye(old.bias.shape[1]))
     slope = np.where(ok[:, None, None], model.slope, 0.0)
     lam, basis = np.linalg.eigh(curvature)
@@ -54,7 +53,9 @@ def gaussian_step(
         slope_kl = -(0.5 * change**2 / (eta[:, None] + entropy_coef) + push / stiffness**3).sum(axis=1)
         return kl, slope_kl
 
-    eta, kl = _smallest_multiplier(divergence, np.maximum(0.0, -lam.min(axis=1)), kl_bound, _far_guess(lam, push))
+    # the multiplier that would meet the bound if it were much larger than the curvature
+    guess = np.sqrt((0.25 * (lam - entropy_coef) ** 2 + 0.5 * push).sum(axis=1) / kl_bound)
+    eta, kl = _smallest_multiplier(divergence, np.maximum(0.0, -lam[:, 0]), kl_bound, guess)
     stiffness = eta[:, None] + lam
     spread = (eta[:, None] + entropy_coef) / stiffness
     directions = old.chol @ basis
@@ -79,6 +80,8 @@ def categorical_step(log_weights: Array, rewards: Array, entropy_coef: float, kl
     Args:
         log_weights: `(K,)` old log probabilities.
         rewards: `(K,)`.
+        entropy_coef: Weight of the entropy.
+        kl_bound: The bound.
 
     Returns:
         The new log probabilities.
@@ -98,23 +101,14 @@ def categorical_step(log_weights: Array, rewards: Array, entropy_coef: float, kl
         return np.array([p @ ratio]), np.array([slope])
 
     guess = np.array([np.std(rewards - entropy_coef * old) / np.sqrt(2 * kl_bound)])
-    eta, _ = _smallest_multiplier(divergence, np.zeros(1), kl_bound, lambda _bound: guess)
+    eta, _ = _smallest_multiplier(divergence, np.zeros(1), kl_bound, guess)
     result = np.full_like(log_weights, -np.inf)
     result[active] = solution(float(eta[0]))
     return result
 
 
-def _far_guess(lam: Array, push: Array) -> Callable[[float], Array]:
-    """The multiplier that meets the bound if it were much larger than the curvature."""
-
-    def guess(bound: float) -> Array:
-        return np.sqrt((0.25 * lam**2 + 0.5 * push).sum(axis=1) / bound)
-
-    return guess
-
-
 def _smallest_multiplier(
-    divergence: Callable[[Array], tuple[Array, Array]], floor: Array, bound: float, guess: Callable[[float], Array]
+    divergence: Callable[[Array], tuple[Array, Array]], floor: Array, bound: float, guess: Array
 ) -> tuple[Array, Array]:
     """Finds, per component, the smallest `eta > floor` with `KL(eta) <= bound`, or `floor` = 0 itself if it will do.
 
@@ -125,30 +119,28 @@ def _smallest_multiplier(
         divergence: `eta -> (KL, dKL/deta)`.
         floor: `(K,)`, where `KL` has its pole or, if 0, where the bound may already hold.
         bound: The bound on `KL`.
-        guess: `bound -> (K,)`, a first trial.
+        guess: `(K,)`, a first trial.
 
     Returns:
         The multipliers and their divergences.
     """
-    low, high = floor.copy(), np.full_like(floor, np.inf)
+    target = bound * (1 - _TOLERANCE)  # a converged trial is safely inside
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        kl_floor, _ = divergence(low)
-        free = (floor == 0) & (kl_floor <= bound)  # False for NaN
-        eta = np.maximum(guess(bound), floor * (1 + 1e-6) + 1e-12)
-        best, best_kl = np.where(free, floor, np.inf), np.where(free, kl_floor, np.inf)
-        open_ = ~free
+        at_floor = divergence(floor)[0] if (floor == 0).any() else np.full_like(floor, np.inf)
+        free = (floor == 0) & (at_floor <= bound)  # False for NaN
+        low, high = floor, np.full_like(floor, np.inf)
+        eta = np.maximum(guess, floor * (1 + 1e-6) + 1e-12)
         for _ in range(_MAX_TRIALS):
             kl, slope = divergence(eta)
-            inside = kl <= bound
-            better = open_ & inside & (eta < best)
-            best, best_kl = np.where(better, eta, best), np.where(better, kl, best_kl)
-            open_ &= ~(inside & (kl >= bound * (1 - _TOLERANCE)))
-            if not open_.any():
+            if (free | (np.abs(kl - target) <= 0.5 * _TOLERANCE * bound)).all():
                 break
+            inside = kl <= target
             low, high = np.where(inside, low, eta), np.where(inside, eta, high)
-            # aim just below the bound so that a converged trial counts as inside
-            target = bound * (1 - 0.5 * _TOLERANCE)
             newton = eta + 2 * kl / slope * (1 - np.sqrt(kl / target))
+            good = (newton > low) & (newton < high)
             middle = np.where(np.isfinite(high), 0.5 * (low + high), 2 * eta + 1e-12)
-            eta = np.where((newton > low) & (newton < high), newton, middle)
-    return np.where(np.isfinite(best), best, 1e12), np.where(np.isfinite(best), best_kl, 0.0)
+            eta = newton if good.all() else np.where(good, newton, middle)
+        else:  # rounding keeps some component off the target: take what is known to be inside
+            eta = np.where(kl <= bound, eta, np.minimum(high, 1e12))
+            kl = divergence(eta)[0]
+    return np.where(free, 0.0, eta), np.where(free, at_floor, kl)

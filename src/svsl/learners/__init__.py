@@ -1,0 +1,1 @@
+"""Learners: each asks for episodes and is told their returns."""

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svsl.gaussians import Array
+from svsl.gaussians import Array, BoolArray
 from svsl.mixture import Mixture
 
 Arrays = dict[str, NDArray[np.generic]]
+
+
+def above(prefix: str, arrays: Mapping[str, NDArray[np.generic]]) -> Arrays:
+    """The arrays with `prefix` before their names."""
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def below(arrays: Mapping[str, NDArray[np.generic]], prefix: str) -> Arrays:
+    """The arrays whose names start with `prefix`, without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,7 @@ class SearchSpace:
     initial_mean: Array
     initial_cov: Array
 
-    def inside(self, contexts: Array) -> NDArray[np.bool_]:
+    def inside(self, contexts: Array) -> BoolArray:
         """Which rows lie in the context box: `(..., dc)` -> `(...)`."""
         return np.asarray(((contexts >= self.context_low) & (contexts <= self.context_high)).all(axis=-1))
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from svsl.gaussians import Array, IntArray
+from svsl.gaussians import Array, BoolArray, IntArray
 from svsl.learners.base import Arrays
 
 _ARRAYS = ("contexts", "parameters", "returns", "cursor", "filled")
@@ -47,9 +46,8 @@ class ReplayBuffer:
         slot = (self.cursor[owners] + rank) % self.size
         if counts.max(initial=0) > self.size:  # later ones would land on earlier ones: keep the newest
             keep = rank >= counts[owners] - self.size
-            owners, slot, contexts, parameters, returns = (
-                a[keep] for a in (owners, slot, contexts, parameters, returns)
-            )
+            owners, slot = owners[keep], slot[keep]
+            contexts, parameters, returns = contexts[keep], parameters[keep], returns[keep]
         self.contexts[owners, slot] = contexts
         self.parameters[owners, slot] = parameters
         self.returns[owners, slot] = returns
@@ -62,7 +60,7 @@ class ReplayBuffer:
         with np.errstate(invalid="ignore"):
             return np.where(used, self.returns, 0.0).sum(axis=1) / self.filled
 
-    def full(self, index: IntArray) -> NDArray[np.bool_]:
+    def full(self, index: IntArray) -> BoolArray:
         """Which of the rings `index` have no empty slot left."""
         return np.asarray(self.filled[index] == self.size)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from svsl.errors import SvslError
 from svsl.gaussians import Array, IntArray, LinearGaussian, clip_std
-from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace
+from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, above, below
 from svsl.learners.buffer import ReplayBuffer
 from svsl.learners.weighting import WeightRewards
 from svsl.mixture import Mixture, logsumexp
@@ -84,7 +84,9 @@ class SVSLConfig:
         for name in ("context_batch", "expert_batch", "buffer"):
             value = getattr(self, name)
             _require(value is None or value >= 1, name, "at least 1", value)
-        _require(self.delete_factor is None or self.delete_factor >= 1, "delete_factor", "at least 1", self.delete_factor)
+        _require(
+            self.delete_factor is None or self.delete_factor >= 1, "delete_factor", "at least 1", self.delete_factor
+        )
 
     def resolved(self, space: SearchSpace) -> SVSLConfig:
         """This configuration with every default that depends on the task filled in."""
@@ -93,30 +95,28 @@ class SVSLConfig:
         features = feature_count(dim)
         buffer = self.buffer if self.buffer is not None else int(1.5 * features)
         _require(buffer >= features, "buffer", f"at least the {features} features of the expert's model", buffer)
-        vectors: dict[str, tuple[float, ...]] = {}
-        for name, share in (("context_start_std", 0.6), ("context_std", 0.5), ("context_scale", 0.25)):
+
+        def vector(name: str, share: float) -> tuple[float, ...]:
             value = getattr(self, name)
-            value = tuple(float(share * w) for w in width) if value is None else tuple(float(v) for v in value)
-            _require(
-                len(value) == dim_context and min(value) > 0, name, f"{dim_context} numbers above 0, one a context", value
-            )
-            vectors[name] = value
+            value = tuple(float(v) for v in (share * width if value is None else value))
+            good = len(value) == dim_context and min(value) > 0
+            _require(good, name, f"{dim_context} numbers above 0, one a context dimension", value)
+            return value
+
         return replace(
             self,
             buffer=buffer,
             context_batch=self.context_batch or int(0.6 * int(1.5 * feature_count(dim_context))),
             expert_batch=self.expert_batch or int(0.6 * buffer),
-            **vectors,
+            context_start_std=vector("context_start_std", 0.6),
+            context_std=vector("context_std", 0.5),
+            context_scale=vector("context_scale", 0.25),
         )
 
 
 def _require(condition: bool, name: str, expected: str, got: object) -> None:
     if not condition:
         raise SvslError(f"setting {name}: expected {expected}, got {got}")
-
-
-def _below(state: Arrays, prefix: str) -> Arrays:
-    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
 
 
 class SVSL:
@@ -223,13 +223,9 @@ class SVSL:
             _STAGES.index(self.stage), self.component, self.iteration, self.finished, self.failed_steps, self.deleted
         ]  # fmt: skip
         state: Arrays = {"rng": rng_to_array(self.rng), "counters": np.array(counters, dtype=np.int64)}
-        for prefix, arrays in (
-            ("mixture.", self._current.to_arrays()),
-            ("context_buffer.", self.context_buffer.state()),
-            ("expert_buffer.", self.expert_buffer.state()),
-        ):
-            state.update({prefix + name: array for name, array in arrays.items()})
-        return state
+        state |= above("mixture.", self._current.to_arrays())
+        state |= above("context_buffer.", self.context_buffer.state())
+        return state | above("expert_buffer.", self.expert_buffer.state())
 
     def restore(self, state: Arrays) -> None:
         """Goes on from `state`."""
@@ -238,9 +234,9 @@ class SVSL:
         )
         self.stage = _STAGES[stage]
         self.rng = rng_from_array(state["rng"].astype(np.uint64))
-        self._mixture = Mixture.from_arrays(_below(state, "mixture."))
-        self.context_buffer.restore(_below(state, "context_buffer."))
-        self.expert_buffer.restore(_below(state, "expert_buffer."))
+        self._mixture = Mixture.from_arrays(below(state, "mixture."))
+        self.context_buffer.restore(below(state, "context_buffer."))
+        self.expert_buffer.restore(below(state, "expert_buffer."))
         self._asked = None
 
     # ---- adding and removing components -------------------------------------------------------------------------
@@ -333,19 +329,18 @@ class SVSL:
 
     # ---- the updates --------------------------------------------------------------------------------------------
 
-    def _auxiliary(self, index: IntArray, buffer: ReplayBuffer) -> tuple[Array, Array]:
-        """`log pi~(o|c)` and `log pi~(o|c,theta)` of each component on its own episodes, `(len(index), n)` each."""
+    def _log_joints(self, index: IntArray, buffer: ReplayBuffer) -> tuple[Array, Array]:
+        """`log pi(o) pi(c|o)` and `log pi(o) pi(c|o) pi(theta|c,o)` of the episodes of `index`, `(rows, K)` each."""
         contexts, parameters = buffer.contexts[index], buffer.parameters[index]
-        shape = contexts.shape[:2]
-        if not self.config.auxiliary:
-            return np.zeros(shape), np.zeros(shape)
-        flat_contexts = contexts.reshape(-1, contexts.shape[2])
-        own = np.repeat(index, shape[1])[:, None]
-        joint = self._current.log_context_joint(flat_contexts)
-        log_gating = np.take_along_axis(joint, own, axis=1)[:, 0] - logsumexp(joint)
-        joint += self._current.experts.log_prob(flat_contexts, parameters.reshape(-1, parameters.shape[2]))
-        log_responsibility = np.take_along_axis(joint, own, axis=1)[:, 0] - logsumexp(joint)
-        return log_gating.reshape(shape), log_responsibility.reshape(shape)
+        contexts = contexts.reshape(-1, contexts.shape[2])
+        context_joint = self._current.log_context_joint(contexts)
+        expert = self._current.experts.log_prob(contexts, parameters.reshape(-1, parameters.shape[2]))
+        return context_joint, expert + context_joint
+
+    def _own_share(self, index: IntArray, log_joint: Array) -> Array:
+        """Log share of each episode's own component in the joint, `(len(index), n)`."""
+        own = log_joint.reshape(len(index), -1, log_joint.shape[1])[np.arange(len(index)), :, index]
+        return own - logsumexp(log_joint).reshape(len(index), -1)
 
     def _update_contexts(self, index: IntArray) -> None:
         """A trust-region step of `pi(c|o)`; the target's constant `alpha H[expert]` does not change it."""
@@ -353,9 +348,11 @@ class SVSL:
         index = self._with_full_buffer(index, buffer)
         if not len(index):
             return
-        log_gating, log_responsibility = self._auxiliary(index, buffer)
-        targets = buffer.returns[index] + config.alpha * log_responsibility
-        targets += (config.beta - config.alpha) * log_gating
+        targets = buffer.returns[index]
+        if config.auxiliary:
+            context_joint, joint = self._log_joints(index, buffer)
+            targets += config.alpha * self._own_share(index, joint)
+            targets += (config.beta - config.alpha) * self._own_share(index, context_joint)
         old, contexts = mixture.contexts.select(index), buffer.contexts[index]
         model = fit_quadratic(old, contexts[:, :, :0], contexts, targets)
         new, info = gaussian_step(old, model, config.beta, config.kl_context)
@@ -369,8 +366,9 @@ class SVSL:
         index = self._with_full_buffer(index, buffer)
         if not len(index):
             return
-        _, log_responsibility = self._auxiliary(index, buffer)
-        targets = buffer.returns[index] + config.alpha * log_responsibility
+        targets = buffer.returns[index]
+        if config.auxiliary:
+            targets += config.alpha * self._own_share(index, self._log_joints(index, buffer)[1])
         old = mixture.experts.select(index)
         model = fit_quadratic(old, buffer.contexts[index], buffer.parameters[index], targets)
         new, info = gaussian_step(old, model, config.alpha, config.kl_expert)
@@ -398,9 +396,7 @@ class SVSL:
         )
         log_weights = self._current.log_weights
         for _ in range(config.weight_iterations):
-            log_weights = categorical_step(
-                log_weights, rewards(log_weights), config.beta_weight, config.kl_weight
-            )
+            log_weights = categorical_step(log_weights, rewards(log_weights), config.beta_weight, config.kl_weight)
         self._mixture = replace(self._current, log_weights=log_weights)
         heavy = log_weights >= np.log(config.min_weight) if config.min_weight > 0 else np.isfinite(log_weights)
         self._keep(np.flatnonzero(heavy))

@@ -92,6 +92,9 @@ class _OwnShare:
 
 
 def _kernel(points: Array, samples: Array) -> Array:
-    squared = (points**2).sum(axis=1)[:, None] + (samples**2).sum(axis=1) - 2 * points @ samples.T
-    squared /= -_KERNEL_DENOMINATOR
-    return np.exp(squared, out=squared)
+    kernel = points @ samples.T  # the only array of this size
+    kernel *= 2
+    kernel -= (points**2).sum(axis=1)[:, None]
+    kernel -= (samples**2).sum(axis=1)
+    kernel /= _KERNEL_DENOMINATOR
+    return np.exp(kernel, out=kernel)

@@ -1,0 +1,62 @@
+"""Tasks by name: the ones that come with the library, and the user's own as `module:factory`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable
+
+from svsl.errors import SvslError
+from svsl.tasks.base import Outcome, Task
+
+__all__ = ["REGISTRY", "Outcome", "Task", "make_task", "task_factory"]
+
+REGISTRY = {"planar-reacher": "svsl.tasks.planar_reacher:PlanarReacher"}
+
+_TASK_ATTRIBUTES = ("context_low", "context_high", "parameter_dim", "initial_mean", "initial_cov", "evaluate")
+
+
+def task_factory(name: str) -> Callable[..., Task]:
+    """The function or class that makes the task called `name` (a registered name or `module:factory`)."""
+    path = REGISTRY.get(name, name)
+    if ":" not in path:
+        near = difflib.get_close_matches(name, REGISTRY, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known tasks: {', '.join(sorted(REGISTRY))}"
+        raise SvslError(f"unknown task {name!r}: {hint} Your own task is given as module:factory")
+    module_name, _, attribute = path.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise  # the module is there, something it needs is not
+        raise SvslError(
+            f"task {name!r}: no module {module_name!r} in the current directory or the Python path"
+        ) from None
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        raise SvslError(f"task {name!r}: module {module_name!r} has no function or class {attribute!r}")
+    return factory
+
+
+def make_task(name: str, **options: object) -> Task:
+    """Makes a task.
+
+    Args:
+        name: A registered name or `module:factory`.
+        **options: Passed to the task's factory.
+
+    Raises:
+        SvslError: If there is no such task or option.
+    """
+    factory = task_factory(name)
+    allowed = inspect.signature(factory).parameters
+    if not any(p.kind is p.VAR_KEYWORD for p in allowed.values()):
+        unknown = sorted(set(options) - set(allowed))
+        if unknown:
+            raise SvslError(f"task {name!r} has no option {unknown[0]!r}; options: {', '.join(allowed) or 'none'}")
+    task = factory(**options)
+    if not isinstance(task, Task):
+        missing = [attribute for attribute in _TASK_ATTRIBUTES if not hasattr(task, attribute)]
+        raise SvslError(f"task {name!r}: a {type(task).__name__} without {', '.join(missing)} is no task")
+    return task

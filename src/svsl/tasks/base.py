@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from svsl.gaussians import Array
+from svsl.gaussians import Array, BoolArray
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Outcome:
     """
 
     returns: Array
-    success: NDArray[np.bool_]
+    success: BoolArray
     info: dict[str, NDArray[np.generic]] = field(default_factory=dict)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from svsl.gaussians import Array
+from svsl.gaussians import Array, BoolArray
 from svsl.tasks.base import Outcome
 
 LINKS = 10
@@ -38,7 +38,7 @@ class PlanarReacher:
         joints = self.joints(parameters)
         distance_sq = ((joints[:, -1] - contexts) ** 2).sum(axis=1)
         collision = links_cross_boxes(joints, self.obstacles)
-        outside = ((contexts < self.context_low) | (contexts > self.context_high)).any(axis=1)
+        outside = np.any((contexts < self.context_low) | (contexts > self.context_high), axis=1)
         angles = parameters - 2 * np.pi * np.round(parameters / (2 * np.pi))
         effort = (angles[:, 1 if self.free_first_joint else 0 :] ** 2).sum(axis=1)
         returns = -effort - 2 * distance_sq - 3.0 * collision - 10.0 * outside
@@ -55,23 +55,21 @@ class PlanarReacher:
         return points
 
 
-def links_cross_boxes(points: Array, boxes: Array) -> Array:
+def links_cross_boxes(points: Array, boxes: Array) -> BoolArray:
     """Whether any segment of each chain of `points (n, p, 2)` touches any of the `boxes (b, 4)`: `(n,)` bool.
 
     A segment meets a box if the parameter intervals in which it is inside the box's x and y ranges overlap in [0, 1].
     """
-    start = points[:, :-1].transpose(2, 0, 1)
-    step = np.diff(points, axis=1).transpose(2, 0, 1)
-    step = np.where(np.abs(step) < 1e-12, 1e-12, step)  # an axis-parallel link: its interval is then all or nothing
-    centre = boxes.reshape(-1, 2, 2).mean(axis=2)
-    half = np.diff(boxes.reshape(-1, 2, 2), axis=2)[:, :, 0] / 2
+    axes = points.transpose(2, 0, 1)
+    step = np.diff(axes, axis=2)
+    step[np.abs(step) < 1e-12] = 1e-12  # an axis-parallel link: its interval is then all or nothing
     inverse = 1 / step
     reach = np.abs(inverse)
-    hit = np.zeros(len(points), dtype=bool)
-    for box in range(len(boxes)):
-        middle = (centre[box][:, None, None] - start) * inverse
-        width = half[box][:, None, None] * reach
-        enter = np.maximum((middle - width).max(axis=0), 0.0)
-        leave = np.minimum((middle + width).min(axis=0), 1.0)
-        hit |= (enter <= leave).any(axis=1)
-    return hit
+    offset = axes[:, :, :-1] * inverse
+    hit = np.zeros(step.shape[1:], dtype=bool)
+    for box in boxes.reshape(-1, 2, 2, 1, 1):
+        middle = 0.5 * (box[:, 0] + box[:, 1]) * inverse - offset
+        width = 0.5 * (box[:, 1] - box[:, 0]) * reach
+        enter, leave = middle - width, middle + width
+        hit |= np.maximum(np.maximum(enter[0], enter[1]), 0.0) <= np.minimum(np.minimum(leave[0], leave[1]), 1.0)
+    return np.asarray(hit.any(axis=1))

@@ -1,0 +1,241 @@
+"""Speed of the learner on this machine, as ratios measured side by side in one run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+from svsl import reference
+from svsl.gaussians import IntArray
+from svsl.learners.base import SearchSpace
+from svsl.learners.svsl import SVSL, SVSLConfig
+from svsl.library import SkillLibrary
+from svsl.presets import preset
+from svsl.random import stream
+from svsl.tasks import Task, make_task
+
+TASK = "planar-reacher"
+COMPONENT_COUNTS = (10, 20, 40, 60)
+
+
+class UpdateTiming(TypedDict):
+    """Milliseconds of the updates with a number of components; the reference does the same updates."""
+
+    components: int
+    newest_ms: float
+    all_ms: float
+    reference_newest_ms: float
+    reference_all_ms: float
+    ratio_newest: float
+    ratio_all: float
+    ratio: float
+    iteration_ms: float
+
+
+class FullRun(TypedDict):
+    """The paper's whole planar reacher as one process."""
+
+    cpu_s: float
+    wall_s: float
+    peak_memory_mb: float
+    episodes: int
+
+
+class BenchResult(TypedDict):
+    """Everything `svsl bench` measures."""
+
+    updates: list[UpdateTiming]
+    growth: float
+    linear_growth: float
+    episodes_per_s: float
+    library_sample_us: float
+    full: FullRun | None
+
+
+def run(full: bool = False) -> BenchResult:
+    """Measures; `full` also trains the paper's planar reacher in a process of its own."""
+    task = make_task(TASK)
+    with threadpool_limits(1):
+        updates = [_time_updates(task, count) for count in COMPONENT_COUNTS]
+        episodes_per_s = _time_task(task)
+        sample_us = _time_library(task)
+    return {
+        "updates": updates,
+        "growth": updates[-1]["iteration_ms"] / updates[0]["iteration_ms"],
+        "linear_growth": COMPONENT_COUNTS[-1] / COMPONENT_COUNTS[0],
+        "episodes_per_s": episodes_per_s,
+        "library_sample_us": sample_us,
+        "full": _full_run() if full else None,
+    }
+
+
+def show(result: BenchResult) -> None:
+    """Prints the result as tables."""
+    console = Console()
+    table = Table(title="Updates of one iteration in ms, and how many times longer the straightforward reference takes")
+    for name in ("components", "newest", "reference", "all", "reference", "50 iterations", "with episodes"):
+        table.add_column(name, justify="right")
+    for row in result["updates"]:
+        table.add_row(
+            str(row["components"]),
+            f"{row['newest_ms']:.2f}",
+            f"{row['ratio_newest']:.1f}x",
+            f"{row['all_ms']:.1f}",
+            f"{row['ratio_all']:.1f}x",
+            f"{row['ratio']:.1f}x",
+            f"{row['iteration_ms']:.2f}",
+        )
+    console.print(table)
+    first, last = COMPONENT_COUNTS[0], COMPONENT_COUNTS[-1]
+    print(
+        f"an iteration with its episodes, every 50th updating all: {result['growth']:.1f} times the time with "
+        f"{last} components as with {first} (linear would be {result['linear_growth']:.1f})"
+    )
+    print(f"planar reacher: {result['episodes_per_s']:,.0f} episodes/s in batches of {_EXPERT_BATCH}")
+    print(f"library: {result['library_sample_us']:.0f} microseconds to sample a skill for one context")
+    if result["full"] is not None:
+        f = result["full"]
+        print(
+            f"the paper's planar reacher: {f['episodes']:,} episodes, {f['cpu_s']:.1f} CPU-s, {f['wall_s']:.1f} s, "
+            f"{f['peak_memory_mb']:.0f} MB"
+        )
+
+
+_EXPERT_BATCH = 81
+
+
+def _learner(task: Task, count: int) -> SVSL:
+    """A learner of the paper's settings with `count` briefly trained components, in the middle of the newest."""
+    config = preset(TASK)
+    assert isinstance(config, SVSLConfig)
+    space = SearchSpace(
+        np.asarray(task.context_low), np.asarray(task.context_high), task.initial_mean, task.initial_cov
+    )
+    brief = replace(config, components=count, iterations=5, delete_factor=None)
+    learner = SVSL(brief, space, stream(0, 0))
+    while learner.component < count or learner.stage == "fill":
+        _iterate(learner, task)
+    learner.config = replace(learner.config, iterations=1_000_000)
+    return learner
+
+
+def _iterate(learner: SVSL, task: Task) -> None:
+    episodes = learner.ask()
+    learner.tell(task.evaluate(episodes.contexts, episodes.parameters, stream(0, 1)).returns)
+
+
+def _time_updates(task: Task, count: int) -> UpdateTiming:
+    learner = _learner(task, count)
+    newest, everyone = np.arange(count - 1, count), np.arange(count)
+    start = learner._current
+
+    def fast(index: IntArray) -> Callable[[], None]:
+        def update() -> None:
+            learner._mixture = start
+            learner._update_contexts(index)
+            learner._update_experts(index)
+
+        return update
+
+    def slow(index: IntArray) -> Callable[[], object]:
+        arguments = _reference_arguments(learner, index)
+        return lambda: reference.update_components(**arguments)
+
+    newest_ms, all_ms = _best_ms(fast(newest), 50), _best_ms(fast(everyone), 5)
+    reference_newest_ms, reference_all_ms = _best_ms(slow(newest), 5), _best_ms(slow(everyone), 1)
+    learner._mixture, every = start, learner.config.finetune_every
+
+    def fifty_iterations() -> None:
+        end = learner.iteration + every
+        while learner.iteration < end:
+            _iterate(learner, task)
+
+    return {
+        "components": count,
+        "newest_ms": newest_ms,
+        "all_ms": all_ms,
+        "reference_newest_ms": reference_newest_ms,
+        "reference_all_ms": reference_all_ms,
+        "ratio_newest": reference_newest_ms / newest_ms,
+        "ratio_all": reference_all_ms / all_ms,
+        "ratio": ((every - 1) * reference_newest_ms + reference_all_ms) / ((every - 1) * newest_ms + all_ms),
+        "iteration_ms": _best_ms(fifty_iterations, 1) / every,
+    }
+
+
+def _reference_arguments(learner: SVSL, index: IntArray) -> dict[str, Any]:
+    mixture, config = learner._current, learner.config
+    context_cov, cov = mixture.contexts.cov, mixture.experts.cov
+    components = [
+        reference.Component(
+            mixture.contexts.bias[k], context_cov[k], mixture.experts.gain[k], mixture.experts.bias[k], cov[k]
+        )
+        for k in range(len(mixture))
+    ]
+    samples = [
+        [reference.Samples(b.contexts[k], b.parameters[k], b.returns[k]) for k in index]
+        for b in (learner.context_buffer, learner.expert_buffer)
+    ]
+    return {
+        "components": components,
+        "log_weights": mixture.log_weights,
+        "index": [int(k) for k in index],
+        "context_samples": samples[0],
+        "expert_samples": samples[1],
+        "alpha": config.alpha,
+        "beta": config.beta,
+        "kl_context": config.kl_context,
+        "kl_expert": config.kl_expert,
+        "context_scale": np.array(config.context_scale),
+    }
+
+
+def _time_task(task: Task) -> float:
+    rng = stream(0, 2)
+    contexts = rng.uniform(task.context_low, task.context_high, (_EXPERT_BATCH, len(task.context_low)))
+    parameters = rng.standard_normal((_EXPERT_BATCH, task.parameter_dim))
+    return _EXPERT_BATCH / _best_ms(lambda: task.evaluate(contexts, parameters, rng), 100) * 1e3
+
+
+def _time_library(task: Task) -> float:
+    mixture = _learner(task, COMPONENT_COUNTS[-1])._current
+    library = SkillLibrary(mixture, np.asarray(task.context_low), np.asarray(task.context_high))
+    context, rng = np.array([5.0, 1.0]), stream(0, 3)
+    return _best_ms(lambda: library.sample(context, rng), 200) * 1e3
+
+
+def _best_ms(work: Callable[[], object], calls: int, repeats: int = 3) -> float:
+    """Milliseconds of one call, the best of some repeats of `calls` calls."""
+    best = np.inf
+    work()
+    for _ in range(repeats):
+        start = time.perf_counter()
+        for _ in range(calls):
+            work()
+        best = min(best, (time.perf_counter() - start) / calls)
+    return float(best * 1e3)
+
+
+def _full_run() -> FullRun:
+    import resource  # POSIX only, as is this measurement
+
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        subprocess.run([sys.executable, "-m", "svsl", "train", TASK, "--quiet", "--out", str(out)], check=True)
+        episodes = int(SkillLibrary.load(out / "library.safetensors").metadata["episodes"])
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    unit = 1e6 if sys.platform == "darwin" else 1e3  # bytes there, kilobytes elsewhere
+    return {"cpu_s": cpu, "wall_s": wall, "peak_memory_mb": after.ru_maxrss / unit, "episodes": episodes}

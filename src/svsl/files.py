@@ -1,0 +1,79 @@
+"""Writing files whole or not at all: to a temporary name in the same folder, then renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from svsl.errors import SvslError
+
+_HEADER = "svsl"
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replaces `path` by `content`; after a crash at any moment the old or the new content is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    _sync_folder(path.parent)
+
+
+def write_safetensors(path: Path, arrays: Mapping[str, NDArray[np.generic]], header: Mapping[str, object]) -> None:
+    """Writes named arrays and a JSON header as a safetensors file; the same content gives the same bytes."""
+    # one metadata entry, because safetensors writes several in any order; and it writes arrays that are not
+    # C-contiguous wrongly and without a word
+    metadata = {_HEADER: json.dumps(header, sort_keys=True)}
+    write_bytes(path, save({name: np.array(array, order="C") for name, array in arrays.items()}, metadata))
+
+
+def read_safetensors(path: Path, what: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
+    """Reads what `write_safetensors` wrote.
+
+    Args:
+        path: The file.
+        what: What it should be, for the error message.
+
+    Raises:
+        SvslError: If it cannot be read.
+    """
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get(_HEADER, "{}"))
+            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise SvslError(f"{path}: there is no such {what}") from None
+    except (OSError, SafetensorError, ValueError) as error:
+        raise SvslError(f"{path}: not a readable {what} ({error})") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,230 @@
+"""The product: a skill library that answers a context with skills. Needs NumPy and safetensors only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from svsl.errors import SvslError
+from svsl.files import read_safetensors, write_safetensors
+from svsl.gaussians import Array, IntArray, LinearGaussian
+from svsl.mixture import Mixture, logsumexp, sample_rows
+
+FORMAT = "svsl-skill-library"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Skill:
+    """A drawn skill; with a batch of n contexts every field has a leading axis n.
+
+    Attributes:
+        theta: `(dt,)`, parameters of the movement.
+        component: Index of the component that drew it.
+        log_prob: `log pi(theta|c)` under the whole library.
+    """
+
+    theta: Array
+    component: IntArray
+    log_prob: Array
+
+
+@dataclass(frozen=True)
+class Component:
+    """One component: where it is at home and how its skill follows the context.
+
+    Attributes:
+        weight: `pi(o)`.
+        context_mean: `(dc,)`, mean of `pi(c|o)`.
+        context_cov: `(dc, dc)`.
+        gain: `(dt, dc)`; the mean parameters are `gain c + bias`.
+        bias: `(dt,)`.
+        cov: `(dt, dt)`, covariance of the parameters.
+    """
+
+    weight: float
+    context_mean: Array
+    context_cov: Array
+    gain: Array
+    bias: Array
+    cov: Array
+
+
+@dataclass(frozen=True)
+class SkillLibrary:
+    """A mixture of skills over a context box.
+
+    Every query takes one context `(dc,)` or a batch `(n, dc)` and answers in the same form.
+
+    Attributes:
+        mixture: The components.
+        context_low: `(dc,)`, lower corner of the context box the library was trained for.
+        context_high: `(dc,)`, upper corner.
+        metadata: What the library is for (task, seed, ...), as strings.
+    """
+
+    mixture: Mixture
+    context_low: Array
+    context_high: Array
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.mixture)
+
+    @property
+    def context_dim(self) -> int:
+        """Number of context dimensions."""
+        return len(self.context_low)
+
+    @property
+    def parameter_dim(self) -> int:
+        """Number of parameters of a skill."""
+        return int(self.mixture.experts.bias.shape[1])
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        """The components, one by one."""
+        m = self.mixture
+        context_cov, cov, weights = m.contexts.cov, m.experts.cov, np.exp(m.log_weights)
+        return tuple(
+            Component(
+                float(weights[k]), m.contexts.bias[k], context_cov[k], m.experts.gain[k], m.experts.bias[k], cov[k]
+            )
+            for k in range(len(m))
+        )
+
+    def sample(self, context: ArrayLike, rng: np.random.Generator) -> Skill:
+        """Draws a component by its gating probability and parameters from its expert."""
+        contexts, single = self._rows("context", context, self.context_dim)
+        joint = self.mixture.log_context_joint(contexts)
+        total = logsumexp(joint)
+        component = sample_rows(np.exp(joint - total[:, None]), rng)
+        theta = self.mixture.sample_parameters(contexts, component, rng)
+        log_prob = logsumexp(joint + self.mixture.experts.log_prob(contexts, theta)) - total
+        return Skill(theta[0], component[0], log_prob[0]) if single else Skill(theta, component, log_prob)
+
+    def gating(self, context: ArrayLike) -> Array:
+        """`pi(o|c)`, `(K,)` or `(n, K)`."""
+        contexts, single = self._rows("context", context, self.context_dim)
+        gating = np.exp(self.mixture.log_gating(contexts))
+        return gating[0] if single else gating
+
+    def responsibilities(self, context: ArrayLike, theta: ArrayLike) -> Array:
+        """`pi(o|c,theta)`, `(K,)` or `(n, K)`."""
+        contexts, parameters, single = self._pairs(context, theta)
+        responsibilities = np.exp(self.mixture.log_responsibilities(contexts, parameters))
+        return responsibilities[0] if single else responsibilities
+
+    def log_prob(self, context: ArrayLike, theta: ArrayLike) -> Array:
+        """`log pi(theta|c)`, a scalar or `(n,)`."""
+        contexts, parameters, single = self._pairs(context, theta)
+        log_prob = self.mixture.log_prob(contexts, parameters)
+        return log_prob[0] if single else log_prob
+
+    def mean(self, context: ArrayLike, component: ArrayLike) -> Array:
+        """Mean parameters of a component (or one per context): `(dt,)` or `(n, dt)`."""
+        contexts, single = self._rows("context", context, self.context_dim)
+        index = np.asarray(component)
+        if index.dtype.kind not in "iu" or (index < 0).any() or (index >= len(self)).any():
+            raise SvslError(f"component: expected whole numbers from 0 to {len(self) - 1}, got {component!r}")
+        if index.ndim and index.shape != (len(contexts),):
+            raise SvslError(f"component: expected one number or {len(contexts)}, got shape {index.shape}")
+        means = self.mixture.component_means(contexts, np.broadcast_to(index, len(contexts)))
+        return means[0] if single else means
+
+    def save(self, path: str | Path) -> None:
+        """Writes the library to one safetensors file, whole or not at all."""
+        m = self.mixture
+        arrays = {
+            "log_weights": m.log_weights,
+            "context_mean": m.contexts.bias,
+            "context_cov": m.contexts.cov,
+            "gain": m.experts.gain,
+            "bias": m.experts.bias,
+            "cov": m.experts.cov,
+            "context_low": self.context_low,
+            "context_high": self.context_high,
+        }
+        header = {"format": FORMAT, "version": VERSION, "metadata": dict(self.metadata)}
+        write_safetensors(Path(path), arrays, header)
+
+    @classmethod
+    def load(cls, path: str | Path) -> SkillLibrary:
+        """Reads and checks a library.
+
+        Raises:
+            SvslError: If the file is missing, broken, of another kind or version, or does not hold a valid mixture.
+        """
+        arrays, header = read_safetensors(Path(path), "skill library")
+        if header.get("format") != FORMAT:
+            raise SvslError(f"{path}: a safetensors file, but no skill library")
+        if header.get("version") != VERSION:
+            raise SvslError(
+                f"{path}: library version {header.get('version')}, this svsl reads version {VERSION}; "
+                "load it with the svsl that wrote it or train it again"
+            )
+        try:
+            return cls(*_checked(arrays), metadata=header.get("metadata", {}))
+        except SvslError as error:
+            raise SvslError(f"{path}: {error}") from None
+
+    def _rows(self, name: str, values: ArrayLike, dim: int) -> tuple[Array, bool]:
+        array = np.asarray(values, dtype=np.float64)
+        if array.ndim not in (1, 2) or array.shape[-1] != dim:
+            raise SvslError(f"{name}: expected shape ({dim},) or (n, {dim}), got {array.shape}")
+        return np.atleast_2d(array), array.ndim == 1
+
+    def _pairs(self, context: ArrayLike, theta: ArrayLike) -> tuple[Array, Array, bool]:
+        contexts, one_context = self._rows("context", context, self.context_dim)
+        parameters, one_theta = self._rows("theta", theta, self.parameter_dim)
+        rows = max(len(contexts), len(parameters))
+        if len(contexts) not in (1, rows) or len(parameters) not in (1, rows):
+            raise SvslError(f"context and theta: {len(contexts)} rows against {len(parameters)}; give one or as many")
+        contexts = np.broadcast_to(contexts, (rows, self.context_dim))
+        return contexts, np.broadcast_to(parameters, (rows, self.parameter_dim)), one_context and one_theta
+
+
+def _checked(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[Mixture, Array, Array]:
+    """Makes the mixture and the context box from a file's arrays, or says what is wrong with them."""
+    for name, shape in {
+        "log_weights": "K",
+        "context_mean": "KC",
+        "context_cov": "KCC",
+        "gain": "KTC",
+        "bias": "KT",
+        "cov": "KTT",
+        "context_low": "C",
+        "context_high": "C",
+    }.items():
+        if name not in arrays:
+            raise SvslError(f"array {name!r} is missing")
+        sizes = {"K": arrays["log_weights"].size, "C": arrays["context_low"].size, "T": np.shape(arrays["bias"])[-1]}
+        expected = tuple(sizes[letter] for letter in shape)
+        array = arrays[name]
+        if array.dtype != np.float64 or array.shape != expected or 0 in expected:
+            raise SvslError(f"array {name!r}: expected float64 {expected}, got {array.dtype} {array.shape}")
+        if not np.isfinite(np.asarray(array, dtype=np.float64)).all() and name != "log_weights":
+            raise SvslError(f"array {name!r} has values that are not finite")
+    a = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
+    if not abs(np.exp(a["log_weights"]).sum() - 1) < 1e-6:
+        raise SvslError("the component weights do not sum to 1")
+    if not (a["context_low"] < a["context_high"]).all():
+        raise SvslError("the context box is empty: context_low must be below context_high")
+    chols = []
+    for name in ("context_cov", "cov"):
+        if not np.allclose(a[name], a[name].transpose(0, 2, 1), rtol=1e-9, atol=0):
+            raise SvslError(f"array {name!r}: a covariance is not symmetric")
+        try:
+            chols.append(np.linalg.cholesky(a[name]))
+        except np.linalg.LinAlgError:
+            raise SvslError(f"array {name!r}: a covariance is not positive definite") from None
+    mixture = Mixture(
+        a["log_weights"],
+        LinearGaussian.unconditional(a["context_mean"], chols[0]),
+        LinearGaussian.build(a["gain"], a["bias"], chols[1]),
+    )
+    return mixture, a["context_low"], a["context_high"]

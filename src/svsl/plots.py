@@ -1,0 +1,193 @@
+"""Figures. Every function draws into given axes; `plot_run` makes the files of a run folder."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse, Rectangle
+
+from svsl.evaluation import uniform_contexts
+from svsl.files import write_bytes
+from svsl.gaussians import Array, IntArray
+from svsl.library import SkillLibrary
+from svsl.random import stream
+from svsl.runs import PLOT_STREAM, MetricsRow, Run
+from svsl.tasks import Task
+from svsl.tasks.planar_reacher import PlanarReacher
+
+# Paul Tol's "muted" scheme: distinct for every kind of colour vision
+_HUES = ("#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499")
+_SHADES = (0.0, 0.35, -0.3)
+_DRAWS = 100
+
+
+def component_color(component: int) -> tuple[float, float, float]:
+    """The colour of a component in every figure: nine hues in three shades, then from the start."""
+    red, green, blue = to_rgb(_HUES[component % len(_HUES)])
+    shade = _SHADES[component // len(_HUES) % len(_SHADES)]
+    towards, share = (1.0, shade) if shade > 0 else (0.0, -shade)
+    return tuple(share * towards + (1 - share) * value for value in (red, green, blue))  # type: ignore[return-value]
+
+
+def plot_run(run: Run) -> list[Path]:
+    """Draws every figure that fits the run's task and returns their paths."""
+    library, task = run.load_library(), run.config.make_task()
+    figures = {"contexts": contexts_figure(library, task, run.config.seed)}
+    metrics = run.read_metrics()
+    if metrics:
+        figures["learning"] = learning_figure(metrics)
+    if isinstance(task, PlanarReacher):
+        figures["postures"] = postures_figure(library, task, run.config.seed)
+    paths = []
+    for name, figure in figures.items():
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=130)
+        path = run.figures / f"{name}.png"
+        write_bytes(path, buffer.getvalue())
+        paths.append(path)
+    return paths
+
+
+# ---- context distributions ------------------------------------------------------------------------------------------
+
+
+def contexts_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
+    """The context distributions over the box, one panel for each two context dimensions."""
+    pairs = [(i, min(i + 1, library.context_dim - 1)) for i in range(0, library.context_dim, 2)]
+    figure = Figure(figsize=(6 * len(pairs), 5.6), layout="constrained")
+    rng = stream(seed, PLOT_STREAM, 0)
+    contexts = uniform_contexts(task, 2000, rng)
+    best = library.mixture.component_means(contexts, library.gating(contexts).argmax(axis=1))
+    success = np.asarray(task.evaluate(contexts, best, rng).success)
+    for number, pair in enumerate(pairs, start=1):
+        axes = figure.add_subplot(1, len(pairs), number)
+        if pair[0] == pair[1]:
+            draw_context_densities(axes, library, pair[0])
+        else:
+            draw_context_ellipses(axes, library, pair)
+            draw_failures(axes, contexts[~success][:, list(pair)])
+    figure.suptitle(
+        f"{len(library)} components; the most probable one succeeds in {success.mean():.0%} of the contexts"
+    )
+    return figure
+
+
+def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, int] = (0, 1)) -> None:
+    """Ellipses of one standard deviation of each `pi(c|o)` in two dimensions, heavier components stronger."""
+    low, high = library.context_low[list(dims)], library.context_high[list(dims)]
+    contexts = library.mixture.contexts
+    cov = contexts.cov[:, list(dims)][:, :, list(dims)]
+    variance, axis = np.linalg.eigh(cov)
+    weights = np.exp(library.mixture.log_weights)
+    for k in range(len(library)):
+        angle = np.degrees(np.arctan2(axis[k, 1, 1], axis[k, 0, 1]))
+        mean = float(contexts.bias[k, dims[0]]), float(contexts.bias[k, dims[1]])
+        size = 2 * np.sqrt(variance[k])
+        strength = 0.45 + 0.55 * weights[k] / weights.max()
+        color = component_color(k)
+        axes.add_patch(Ellipse(mean, size[1], size[0], angle=angle, facecolor=(*color, 0.25 * strength), lw=0))
+        axes.add_patch(Ellipse(mean, size[1], size[0], angle=angle, fill=False, edgecolor=(*color, strength), lw=1.4))
+        axes.plot(*mean, ".", color=color, alpha=strength, ms=4)
+    _draw_box(axes, low, high, edgecolor="black", lw=1.5)
+    margin = 0.12 * (high - low)
+    axes.set_xlim(low[0] - margin[0], high[0] + margin[0])
+    axes.set_ylim(low[1] - margin[1], high[1] + margin[1])
+    axes.set_xlabel(f"context {dims[0]}")
+    axes.set_ylabel(f"context {dims[1]}")
+
+
+def draw_failures(axes: Axes, contexts: Array) -> None:
+    """Marks contexts `(n, 2)` where the most probable component fails."""
+    if len(contexts):
+        axes.plot(*contexts.T, "x", color="#BB5566", ms=3.5, mew=0.8, label="fails here")
+        axes.legend(loc="upper right", fontsize=8)
+
+
+def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
+    """Curves of `pi(o) pi(c|o)` over one context dimension."""
+    low, high = library.context_low[dim], library.context_high[dim]
+    grid = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), 400)
+    contexts = library.mixture.contexts
+    for k, weight in enumerate(np.exp(library.mixture.log_weights)):
+        mean, std = contexts.bias[k, dim], np.sqrt(contexts.cov[k, dim, dim])
+        density = weight * np.exp(-0.5 * ((grid - mean) / std) ** 2) / (std * np.sqrt(2 * np.pi))
+        axes.plot(grid, density, color=component_color(k))
+    axes.axvspan(low, high, color="black", alpha=0.06, lw=0)
+    axes.set_xlabel(f"context {dim}")
+    axes.set_ylabel("weighted density")
+
+
+def _draw_box(axes: Axes, low: Array, high: Array, **style: Any) -> None:
+    axes.add_patch(Rectangle((float(low[0]), float(low[1])), *(high - low), fill=False, **style))
+
+
+# ---- learning curves ------------------------------------------------------------------------------------------------
+
+
+def learning_figure(metrics: Sequence[MetricsRow]) -> Figure:
+    """Return and success over episodes."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    episodes = np.array([row["episodes"] for row in metrics]) / 1e6
+    draw_curve(left, episodes, metrics, "return_mean", "component means", _HUES[0])
+    draw_curve(left, episodes, metrics, "return_sampled", "sampled parameters", _HUES[6])
+    # the first components know little of the box: their returns would flatten everything that follows
+    values = np.array([[row["return_mean"], row["return_sampled"]] for row in metrics], dtype=np.float64)
+    floor, top = np.nanquantile(values, 0.2), np.nanmax(values)
+    left.set_ylim(floor - 0.1 * (top - floor) - 1e-9, top + 0.15 * (top - floor) + 1e-9)
+    left.set_ylabel("return on fresh contexts")
+    left.legend(loc="lower right")
+    draw_curve(right, episodes, metrics, "success_rate", "component means", _HUES[0])
+    right.set_ylim(0, 1.02)
+    right.set_ylabel("success rate")
+    return figure
+
+
+def draw_curve(axes: Axes, episodes: Array, metrics: Sequence[MetricsRow], name: str, label: str, color: str) -> None:
+    """One column of the metrics over episodes (in millions)."""
+    axes.plot(episodes, [row[name] for row in metrics], "-", marker=".", ms=4, lw=1.2, color=color, label=label)
+    axes.set_xlabel("episodes [million]")
+    axes.grid(alpha=0.3)
+
+
+# ---- planar reacher -------------------------------------------------------------------------------------------------
+
+
+def postures_figure(library: SkillLibrary, task: PlanarReacher, seed: int = 0) -> Figure:
+    """The paper's Figure 1: for six contexts, the postures of the components drawn there."""
+    figure = Figure(figsize=(12, 9.2), layout="constrained")
+    rng = stream(seed, PLOT_STREAM, 1)
+    low, high = np.asarray(task.context_low), np.asarray(task.context_high)
+    across, along = np.meshgrid([0.3, 0.8], [0.9, 0.5, 0.1])
+    contexts = low + (high - low) * np.stack([across.ravel(), along.ravel()], axis=1)
+    for axes, context in zip(figure.subplots(2, 3).T.ravel(), contexts, strict=True):
+        drawn = library.mixture.sample_components(np.broadcast_to(context, (_DRAWS, 2)), rng)
+        draw_postures(axes, library, task, context, np.unique(drawn))
+    figure.suptitle(f"Mean postures of the components among {_DRAWS} draws, by context (red: goal and obstacles)")
+    return figure
+
+
+def draw_postures(axes: Axes, library: SkillLibrary, task: PlanarReacher, context: Array, components: IntArray) -> None:
+    """Arm postures of some components' means for one context, with obstacles, goal and tips."""
+    for x_from, x_to, y_from, y_to in task.obstacles:
+        axes.add_patch(Rectangle((x_from, y_from), x_to - x_from, y_to - y_from, color="#BB5566", lw=0))
+    low, high = np.asarray(task.context_low), np.asarray(task.context_high)
+    _draw_box(axes, low, high, edgecolor="0.6", ls=":", lw=1)
+    contexts = np.broadcast_to(context, (len(components), 2))
+    joints = task.joints(library.mean(contexts, components))
+    for k, points in zip(components, joints, strict=True):
+        axes.plot(*points.T, "-o", color=component_color(k), ms=2.5, lw=1.6, solid_capstyle="round")
+    axes.plot(*context, "o", color="#EE0000", ms=10, zorder=3)
+    axes.plot(*joints[:, -1].T, "o", color="#117733", ms=4, zorder=4)
+    axes.plot(0, 0, "s", color="black", ms=7, zorder=4)
+    axes.set_title(f"goal ({context[0]:.1f}, {context[1]:.1f}): {len(components)} components", fontsize=10)
+    axes.set_xlim(-2.5, 8.5)
+    axes.set_ylim(-7.2, 7.2)
+    axes.set_aspect("equal")

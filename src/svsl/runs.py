@@ -1,0 +1,222 @@
+"""The run folder: configuration, metrics, checkpoint, library, figures. Every file is there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from svsl import __version__
+from svsl.errors import SvslError
+from svsl.files import read_safetensors, write_bytes, write_safetensors
+from svsl.gaussians import Array
+from svsl.learners.base import Arrays, Learner, SearchSpace, below
+from svsl.library import SkillLibrary
+from svsl.presets import LEARNERS, LearnerConfig, make_learner
+from svsl.random import stream
+from svsl.tasks import Task, make_task
+
+try:
+    import fcntl
+except ImportError:  # Windows: no lock against two processes in one folder
+    fcntl = None  # type: ignore[assignment]
+
+FORMAT = 1
+LEARNER_STREAM, TASK_STREAM, TEST_STREAM, EVAL_STREAM, PLOT_STREAM = range(5)  # independent randomness under one seed
+
+MetricsRow = dict[str, float | int]
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """All that decides what a run computes."""
+
+    task: str
+    task_options: Mapping[str, object]
+    learner: str
+    settings: LearnerConfig
+    seed: int
+
+    def make_task(self) -> Task:
+        """The run's task."""
+        return make_task(self.task, **self.task_options)
+
+    def make_learner(self, task: Task) -> Learner:
+        """The run's learner, at its start."""
+        space = SearchSpace(
+            *(_vector(getattr(task, name)) for name in ("context_low", "context_high", "initial_mean", "initial_cov"))
+        )
+        return make_learner(self.learner, self.settings, space, stream(self.seed, LEARNER_STREAM))
+
+    def to_json(self) -> str:
+        """The configuration as JSON text."""
+        return json.dumps({"format": FORMAT, "svsl": __version__, **asdict(self)}, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> RunConfig:
+        """Reads what `to_json` wrote."""
+        data = json.loads(text)
+        config_type = LEARNERS[data["learner"]][0]
+        settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data["settings"].items()}
+        unknown = set(settings) - {f.name for f in fields(config_type)}
+        if data["format"] != FORMAT or unknown:
+            raise SvslError(f"written by svsl {data['svsl']}, which this svsl {__version__} cannot continue")
+        return cls(data["task"], data["task_options"], data["learner"], config_type(**settings), data["seed"])
+
+
+class Run:
+    """A run on disk.
+
+    Files: `config.json`, `metrics.jsonl` (one row per evaluation), `checkpoint.safetensors` (all a resume needs),
+    `library.safetensors` (written last: the run is finished), `figures/`, `tensorboard/`.
+    """
+
+    def __init__(self, folder: Path, config: RunConfig) -> None:
+        self.folder, self.config = folder, config
+        self.metrics_path, self.figures = folder / "metrics.jsonl", folder / "figures"
+        self.checkpoint_path, self.library_path = folder / "checkpoint.safetensors", folder / "library.safetensors"
+
+    @classmethod
+    def create(cls, folder: Path, config: RunConfig, overwrite: bool = False) -> Run:
+        """Starts a run folder.
+
+        Raises:
+            SvslError: If something is there that must not be lost.
+        """
+        run = cls(folder, config)
+        if (folder / "config.json").exists():
+            if not overwrite:
+                state = "a finished run" if run.finished else "an unfinished run (svsl resume continues it)"
+                raise SvslError(f"{folder} holds {state}; choose another --out, or --overwrite to replace it")
+            with run.lock():
+                run._delete()
+        elif folder.exists() and (not folder.is_dir() or any(not p.name.startswith(".") for p in folder.iterdir())):
+            raise SvslError(f"{folder} exists and is no run folder; choose another --out")
+        write_bytes(folder / "config.json", config.to_json().encode())
+        return run
+
+    @classmethod
+    def open(cls, folder: Path) -> Run:
+        """Opens an existing run.
+
+        Raises:
+            SvslError: If the folder holds none or its configuration cannot be read.
+        """
+        path = folder / "config.json"
+        if not path.is_file():
+            raise SvslError(f"{folder} is no run folder (it has no config.json); svsl train makes one")
+        try:
+            return cls(folder, RunConfig.from_json(path.read_text()))
+        except (SvslError, ValueError, KeyError, TypeError) as error:
+            raise SvslError(f"{path}: not a readable configuration ({error})") from None
+
+    @property
+    def finished(self) -> bool:
+        """Whether training is over and the library is there."""
+        return self.library_path.exists()
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keeps a second process from training in the same folder."""
+        with open(self.folder / ".lock", "w") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise SvslError(f"{self.folder} is being trained by another process") from None
+            yield
+
+    def save_checkpoint(self, arrays: Arrays, counters: Mapping[str, float | int]) -> None:
+        """Replaces the checkpoint."""
+        write_safetensors(self.checkpoint_path, arrays, {"format": FORMAT, "counters": dict(counters)})
+
+    def load_checkpoint(self) -> tuple[Arrays, dict[str, Any]] | None:
+        """The checkpoint's arrays and counters, or None if there is none yet."""
+        if not self.checkpoint_path.exists():
+            return None
+        arrays, header = read_safetensors(self.checkpoint_path, "checkpoint")
+        if header.get("format") != FORMAT:
+            raise SvslError(f"{self.checkpoint_path}: not a checkpoint of this svsl ({__version__})")
+        return arrays, header["counters"]
+
+    def restore_learner(self, learner: Learner, arrays: Arrays) -> None:
+        """Puts a fresh learner where the checkpoint was.
+
+        Raises:
+            SvslError: If the checkpoint does not belong to this configuration.
+        """
+        try:
+            learner.restore(below(arrays, "learner."))
+        except (KeyError, ValueError, IndexError) as error:
+            raise SvslError(f"{self.checkpoint_path} does not fit {self.folder / 'config.json'} ({error!r})") from None
+
+    def append_metrics(self, row: MetricsRow) -> None:
+        """Adds a row to the metrics."""
+        with open(self.metrics_path, "a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def read_metrics(self) -> list[MetricsRow]:
+        """All complete rows written so far."""
+        if not self.metrics_path.exists():
+            return []
+        lines = self.metrics_path.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def truncate_metrics(self, rows: int) -> None:
+        """Forgets rows written after the checkpoint that is being resumed."""
+        kept = self.read_metrics()[:rows]
+        write_bytes(self.metrics_path, "".join(json.dumps(row) + "\n" for row in kept).encode())
+
+    def save_library(self, learner: Learner, task: Task, episodes: int) -> None:
+        """Writes the library and thereby finishes the run."""
+        self._library(learner, task, episodes).save(self.library_path)
+
+    def load_library(self) -> SkillLibrary:
+        """The finished library, or what the checkpoint of an unfinished run already knows.
+
+        Raises:
+            SvslError: If no component is trained yet.
+        """
+        if self.finished:
+            return SkillLibrary.load(self.library_path)
+        checkpoint = self.load_checkpoint()
+        if checkpoint is not None:
+            task = self.config.make_task()
+            learner = self.config.make_learner(task)
+            self.restore_learner(learner, checkpoint[0])
+            if learner.mixture() is not None:
+                return self._library(learner, task, int(checkpoint[1]["episodes"]))
+        raise SvslError(f"{self.folder} has no trained component yet; svsl resume {self.folder} continues it")
+
+    def _library(self, learner: Learner, task: Task, episodes: int) -> SkillLibrary:
+        mixture = learner.mixture()
+        assert mixture is not None
+        config = self.config
+        metadata = {
+            "task": config.task,
+            "task_options": json.dumps(dict(config.task_options)),
+            "learner": config.learner,
+            "seed": str(config.seed),
+            "episodes": str(episodes),
+            "svsl": __version__,
+        }
+        return SkillLibrary(mixture, _vector(task.context_low), _vector(task.context_high), metadata)
+
+    def _delete(self) -> None:
+        """Removes a run's own files, the finishing mark first, and nothing else."""
+        for path in (self.library_path, self.checkpoint_path, self.metrics_path):
+            path.unlink(missing_ok=True)
+        for folder in (self.figures, self.folder / "tensorboard"):
+            if folder.exists():
+                shutil.rmtree(folder)
+
+
+def _vector(values: ArrayLike) -> Array:
+    return np.array(values, dtype=np.float64)

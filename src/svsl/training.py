@@ -1,0 +1,208 @@
+"""The loop of every run: ask, evaluate, tell; now and then test, write metrics and a checkpoint."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from svsl.errors import SvslError
+from svsl.evaluation import execute
+from svsl.gaussians import Array
+from svsl.learners.base import Learner, Progress, above
+from svsl.random import rng_from_array, rng_to_array, stream
+from svsl.runs import TASK_STREAM, TEST_STREAM, MetricsRow, Run
+from svsl.tasks import Task
+from svsl.tensorboard import TensorBoardWriter
+
+_REPORT_EVERY_S = 0.2
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a progress display shows.
+
+    Attributes:
+        progress: Where the learner stands.
+        episodes: Episodes run so far.
+        nonfinite: How many of them had a NaN or infinite return.
+        elapsed_s: Training time so far, over all interruptions.
+        episodes_per_s: Current speed.
+        remaining_s: Estimated time to the end; NaN if not yet known.
+        test: The newest row of metrics, None before the first.
+    """
+
+    progress: Progress
+    episodes: int
+    nonfinite: int
+    elapsed_s: float
+    episodes_per_s: float
+    remaining_s: float
+    test: MetricsRow | None
+
+
+class Trainer:
+    """One process working on one run.
+
+    Args:
+        run: The run; if it has a checkpoint, training goes on from there.
+        test_contexts: Uniform contexts of each test.
+        checkpoint_s: Seconds between checkpoints.
+    """
+
+    def __init__(self, run: Run, test_contexts: int = 500, checkpoint_s: float = 10.0) -> None:
+        self.run, self.test_contexts, self.checkpoint_s = run, test_contexts, checkpoint_s
+        self.task: Task = run.config.make_task()
+        self.learner: Learner = run.config.make_learner(self.task)
+        self.task_rng = stream(run.config.seed, TASK_STREAM)
+        penalty = getattr(self.task, "penalty", None)
+        self.penalty = None if penalty is None else float(penalty)
+        self.episodes, self.nonfinite, self.worst_return, self.elapsed_s, self.rows = 0, 0, np.inf, 0.0, 0
+        self._resume()
+        self._test: MetricsRow | None = None
+        self._start_work = self.learner.progress.work
+        self._start_episodes, self._start_elapsed_s = self.episodes, self.elapsed_s
+
+    def train(self, report: Callable[[Status], None], stop: Callable[[], bool] = lambda: False) -> bool:
+        """Trains until the library is written or `stop` says so; returns whether it is finished."""
+        with threadpool_limits(1), self.run.lock():
+            return self._train(report, stop)
+
+    def _train(self, report: Callable[[Status], None], stop: Callable[[], bool]) -> bool:
+        self.run.truncate_metrics(self.rows)
+        board = TensorBoardWriter(self.run.folder / "tensorboard", self.run.read_metrics())
+        clock = time.monotonic()
+        reported = saved = clock
+        while not self.learner.done:
+            milestone = self.learner.milestone
+            self._one_batch()
+            now = time.monotonic()
+            self.elapsed_s += now - clock
+            clock = now
+            if self.learner.milestone != milestone and self.learner.mixture() is not None:
+                self._test = self._measure()
+                self.run.append_metrics(self._test)
+                board.add(self._test)
+                self.rows += 1
+            stopping = stop()
+            if stopping or self.learner.done or now - saved > self.checkpoint_s:
+                self._save()
+                saved = now
+            if stopping or self.learner.done or now - reported > _REPORT_EVERY_S:
+                report(self.status())
+                reported = now
+            if stopping and not self.learner.done:
+                return False
+        self.run.save_library(self.learner, self.task, self.episodes)
+        return True
+
+    def status(self) -> Status:
+        """Where the run stands now."""
+        progress, elapsed = self.learner.progress, self.elapsed_s - self._start_elapsed_s
+        rate = (self.episodes - self._start_episodes) / elapsed if elapsed > 0 else float("nan")
+        work = progress.work - self._start_work
+        remaining = elapsed * (1 - progress.work) / work if work > 0 else float("nan")
+        return Status(progress, self.episodes, self.nonfinite, self.elapsed_s, rate, remaining, self._test)
+
+    def _one_batch(self) -> None:
+        episodes = self.learner.ask()
+        outcome = self.task.evaluate(episodes.contexts, episodes.parameters, self.task_rng)
+        returns = np.asarray(outcome.returns, dtype=np.float64)
+        if returns.shape != (len(episodes.contexts),):
+            raise SvslError(
+                f"task {self.run.config.task!r}: expected returns of shape ({len(episodes.contexts)},), "
+                f"got {returns.shape}; svsl check-task tells more"
+            )
+        self.episodes += len(returns)
+        self.learner.tell(self._finite(returns))
+
+    def _finite(self, returns: Array) -> Array:
+        """Returns with every NaN or infinity counted and replaced by the penalty or the worst return seen."""
+        finite = np.isfinite(returns)
+        if finite.any():
+            self.worst_return = min(self.worst_return, float(returns[finite].min()))
+        if finite.all():
+            return returns
+        self.nonfinite += int((~finite).sum())
+        replacement = self.penalty if self.penalty is not None else self.worst_return
+        if not np.isfinite(replacement):
+            raise SvslError(
+                f"task {self.run.config.task!r}: all of its first {len(returns)} returns are NaN or infinite, so there "
+                "is nothing to learn from; svsl check-task may tell why, or give the task a finite `penalty`"
+            )
+        return np.where(finite, returns, replacement)
+
+    def _measure(self) -> MetricsRow:
+        """Tests the components trained so far on fresh contexts."""
+        mixture = self.learner.mixture()
+        assert mixture is not None
+        rng = stream(self.run.config.seed, TEST_STREAM, self.learner.milestone)
+        result = execute(mixture, self.task, self.test_contexts, rng)
+        progress = self.learner.progress
+        return {
+            "episodes": self.episodes,
+            "milestone": self.learner.milestone,
+            "components": len(mixture),
+            "return_mean": float(result.mean.returns.mean()),
+            "success_rate": float(result.mean.success.mean()),
+            "return_sampled": float(result.sampled.returns.mean()),
+            "recent_return": progress.recent_return,
+            **progress.counts,
+            "nonfinite_returns": self.nonfinite,
+            "wall_s": round(self.elapsed_s, 3),
+        }
+
+    def _save(self) -> None:
+        arrays = above("learner.", self.learner.state()) | {"task_rng": rng_to_array(self.task_rng)}
+        counters = {
+            "episodes": self.episodes,
+            "nonfinite": self.nonfinite,
+            "worst_return": self.worst_return,
+            "elapsed_s": self.elapsed_s,
+            "rows": self.rows,
+        }
+        try:
+            self.run.save_checkpoint(arrays, counters)
+        except OSError as error:
+            raise SvslError(
+                f"cannot write {self.run.checkpoint_path} ({error.strerror}); the last checkpoint is intact: "
+                f"make room, then svsl resume {self.run.folder}"
+            ) from None
+
+    def _resume(self) -> None:
+        checkpoint = self.run.load_checkpoint()
+        if checkpoint is None:
+            return
+        arrays, counters = checkpoint
+        self.run.restore_learner(self.learner, arrays)
+        self.task_rng = rng_from_array(arrays["task_rng"].astype(np.uint64))
+        self.episodes, self.nonfinite, self.rows = (int(counters[k]) for k in ("episodes", "nonfinite", "rows"))
+        self.worst_return, self.elapsed_s = float(counters["worst_return"]), float(counters["elapsed_s"])
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Callable[[], bool]]:
+    """Turns the first Ctrl-C or SIGTERM into a wish to stop after the current batch; a second one interrupts."""
+    wish = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield wish.is_set
+        return
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if wish.is_set():
+            raise KeyboardInterrupt
+        wish.set()
+
+    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield wish.is_set
+    finally:
+        for number, previous in old.items():
+            signal.signal(number, previous)

@@ -1,0 +1,70 @@
+"""Random stacks, mixtures and models that several tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import settings
+from numpy.typing import NDArray
+
+from svsl.gaussians import Array, LinearGaussian
+from svsl.mixture import Mixture
+from svsl.reference import Component
+from svsl.surrogates import Quadratic
+
+Matrices = NDArray[np.float64]
+
+
+def few_examples(count: int) -> settings:
+    """Hypothesis settings under which a test is the same every time."""
+    return settings(derandomize=True, deadline=None, database=None, max_examples=count)
+
+
+def random_cov(rng: np.random.Generator, dim: int, condition: float = 20.0) -> Array:
+    """A covariance with randomly turned axes, variances from `1 / condition` to 1."""
+    axes = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
+    variance = condition ** -np.linspace(0, 1, dim)
+    cov = (axes * variance) @ axes.T
+    return np.asarray(0.5 * (cov + cov.T))
+
+
+def random_stack(
+    rng: np.random.Generator, count: int, dim_y: int, dim_x: int, condition: float = 20.0
+) -> LinearGaussian:
+    """`count` random linear Gaussians."""
+    chol = np.linalg.cholesky(np.stack([random_cov(rng, dim_y, condition) for _ in range(count)]))
+    return LinearGaussian.build(rng.standard_normal((count, dim_y, dim_x)), rng.standard_normal((count, dim_y)), chol)
+
+
+def random_mixture(rng: np.random.Generator, count: int, dim_context: int, dim_parameters: int) -> Mixture:
+    """A mixture whose components overlap and have unequal weights."""
+    return Mixture(
+        np.log(rng.dirichlet(np.full(count, 2.0))),
+        random_stack(rng, count, dim_context, 0),
+        random_stack(rng, count, dim_parameters, dim_context),
+    )
+
+
+def components_of(mixture: Mixture) -> list[Component]:
+    """The mixture as the reference wants it."""
+    contexts, experts = mixture.contexts, mixture.experts
+    return [
+        Component(contexts.bias[o], contexts.cov[o], experts.gain[o], experts.bias[o], experts.cov[o])
+        for o in range(len(mixture))
+    ]
+
+
+def whitened_model(old: LinearGaussian, q: Array, a: Array, b: Array, x: Array) -> Quadratic:
+    """The model `-1/2 y^T Q y + y^T (A x + b)` in the coordinates of `old`.
+
+    Args:
+        old: K distributions.
+        q: `(K, dy, dy)`.
+        a: `(K, dy, dx)`.
+        b: `(K, dy)`.
+        x: `(K, n, dx)`.
+    """
+    turned = old.chol.transpose(0, 2, 1)
+    gradient_bias = b - (q @ old.bias[:, :, None])[:, :, 0]
+    slope = turned @ np.concatenate([a - q @ old.gain, gradient_bias[:, :, None]], axis=2)
+    inputs = np.concatenate([x, np.ones((*x.shape[:2], 1))], axis=2)
+    return Quadratic(turned @ q @ old.chol, slope, inputs.transpose(0, 2, 1) @ inputs / x.shape[1])
