@@ -20,9 +20,9 @@ def few_examples(count: int) -> settings:
 
 
 def random_cov(rng: np.random.Generator, dim: int, condition: float = 20.0) -> Array:
-    """A covariance with randomly turned axes, variances from `1 / condition` to 1."""
+    """A covariance with randomly turned axes, variances over a ratio of `condition` and at most 1."""
     axes = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
-    variance = condition ** -np.linspace(0, 1, dim)
+    variance = rng.uniform(0.3, 1) * condition ** -np.linspace(0, 1, dim)
     cov = (axes * variance) @ axes.T
     return np.asarray(0.5 * (cov + cov.T))
 

@@ -201,6 +201,17 @@ def test_a_model_that_is_not_finite_leaves_its_component_alone(field: str, bad: 
             assert not np.allclose(getattr(new, name)[k], getattr(problem.old, name)[k], rtol=1e-4, atol=0)
 
 
+def test_a_model_too_large_to_solve_leaves_its_component_alone() -> None:
+    problem = draw_problem(np.random.default_rng(6), 2, 3, 1)
+    model = problem.model
+    model.slope[1] *= 1e200
+    with np.errstate(over="ignore", invalid="ignore"):
+        new, info = gaussian_step(problem.old, model, 0.1, 0.01)
+    np.testing.assert_array_equal(info.ok, [True, False])
+    for name in ("gain", "bias", "chol"):
+        np.testing.assert_array_equal(getattr(new, name)[1], getattr(problem.old, name)[1])
+
+
 def test_a_flat_model_without_entropy_moves_nothing() -> None:
     old = random_stack(np.random.default_rng(4), 2, 3, 1)
     flat = Quadratic(np.zeros((2, 3, 3)), np.zeros((2, 3, 2)), np.broadcast_to(np.eye(2), (2, 2, 2)))

@@ -22,7 +22,7 @@ class Episodes:
 
     def __init__(self, seed: int, counts: tuple[int, ...] = (5, 9, 7)) -> None:
         rng = np.random.default_rng(seed)
-        self.mixture: Mixture = random_mixture(rng, len(counts), 2, 2)
+        self.mixture: Mixture = random_mixture(rng, len(counts), 2, 3)
         self.owners: IntArray = np.repeat(np.arange(len(counts)), counts)
         self.contexts: Array = self.mixture.contexts.bias[self.owners] + 0.5 * rng.standard_normal((sum(counts), 2))
         self.parameters: Array = self.mixture.sample_parameters(self.contexts, self.owners, rng)

@@ -150,9 +150,11 @@ def kl_divergence(new: LinearGaussian, old: LinearGaussian, x: Array) -> Array:
 def clip_std(gaussian: LinearGaussian, scale: Array, low: float, high: float) -> LinearGaussian:
     """Limits the standard deviations along the principal axes, measured in units of `scale (dy,)`."""
     scaled = gaussian.chol / scale[:, None]
+    trace, dim = (scaled**2).sum((1, 2)), len(scale)
+    det = np.prod(np.diagonal(scaled, axis1=1, axis2=2) ** 2, axis=1)
+    if (trace <= high**2).all() and (det >= low**2 * trace ** (dim - 1)).all():
+        return gaussian  # the largest variance is at most the trace, the smallest at least det / trace^(dim - 1)
     variance, axes = np.linalg.eigh(scaled @ scaled.transpose(0, 2, 1))
-    if (variance >= low**2).all() and (variance <= high**2).all():
-        return gaussian
     cov = (axes * np.clip(variance, low**2, high**2)[:, None]) @ axes.transpose(0, 2, 1)
     outside = np.any((variance < low**2) | (variance > high**2), axis=1)
     chol = np.linalg.cholesky(cov) * scale[:, None]

@@ -53,7 +53,7 @@ def fit_quadratic(gaussian: LinearGaussian, x: Array, y: Array, targets: Array) 
         targets: `(K, n)`.
     """
     z = gaussian.whitened(x, y)
-    count, dim_y, n = z.shape
+    count, dim_y = z.shape[:2]
     dim_x = x.shape[2]
     mean_x, cov_x, whiten_x = _whitening(x)
     linear = z if not dim_x else np.concatenate([z, whiten_x @ (x - mean_x[:, None]).transpose(0, 2, 1)], axis=1)

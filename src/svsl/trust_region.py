@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg.lapack import dgeqrf
 
 from svsl.gaussians import Array, BoolArray, LinearGaussian
 from svsl.mixture import log_normalised
@@ -39,9 +40,11 @@ def gaussian_step(
     multiplier `eta`, the variances along the eigenvectors become `(eta + entropy_coef) / (eta + lam)` and the mean
     moves by the gradient divided by `eta + lam`. A component whose model is not finite is left as it was.
     """
-    ok: BoolArray = np.asarray(np.isfinite(model.curvature).all((1, 2)) & np.isfinite(model.slope).all((1, 2)))
-    curvature = np.where(ok[:, None, None], model.curvature, np.eye(old.bias.shape[1]))
-    slope = np.where(ok[:, None, None], model.slope, 0.0)
+    curvature, slope = model.curvature, model.slope
+    ok = np.isfinite(curvature.sum((1, 2)) + slope.sum((1, 2)))
+    if not ok.all():
+        curvature = np.where(ok[:, None, None], curvature, np.eye(old.bias.shape[1]))
+        slope = np.where(ok[:, None, None], slope, 0.0)
     lam, basis = np.linalg.eigh(curvature)
     gradient = basis.transpose(0, 2, 1) @ slope
     push = np.maximum(np.einsum("kil,kil->ki", gradient, gradient @ model.moment), 0.0)
@@ -60,18 +63,27 @@ def gaussian_step(
     spread = (eta[:, None] + entropy_coef) / stiffness
     directions = old.chol @ basis
     move = directions @ (gradient / stiffness[:, :, None])
-    upper = np.linalg.qr((directions * np.sqrt(spread)[:, None, :]).transpose(0, 2, 1), mode="r")
-    chol = (upper * np.sign(np.diagonal(upper, axis1=1, axis2=2))[:, :, None]).transpose(0, 2, 1)
+    chol = _triangular(directions * np.sqrt(spread)[:, None, :])
     gain, bias = old.gain + move[:, :, :-1], old.bias + move[:, :, -1]
 
-    ok &= np.isfinite(gain).all((1, 2)) & np.isfinite(bias).all(1) & np.isfinite(chol).all((1, 2))
-    ok &= (np.diagonal(chol, axis1=1, axis2=2) > 0).all(1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_det = np.log(np.diagonal(chol, axis1=1, axis2=2)).sum(axis=1)
+    ok &= np.isfinite(move.sum((1, 2)) + chol.sum((1, 2)) + log_det)
     if not ok.all():
         gain = np.where(ok[:, None, None], gain, old.gain)
         bias = np.where(ok[:, None], bias, old.bias)
         chol = np.where(ok[:, None, None], chol, old.chol)
         kl = np.where(ok, kl, 0.0)
     return LinearGaussian.build(gain, bias, chol), StepInfo(kl, eta, ok)
+
+
+def _triangular(factors: Array) -> Array:
+    """Cholesky factors of `F F^T` for a stack of square `F`, without squaring their condition."""
+    lower = np.empty_like(factors)
+    for component, factor in enumerate(factors):  # NumPy's QR of a stack is no faster and slow for a single one
+        upper = dgeqrf(factor.T)[0]
+        lower[component] = np.tril((upper * np.sign(upper.diagonal())[:, None]).T)
+    return lower
 
 
 def categorical_step(log_weights: Array, rewards: Array, entropy_coef: float, kl_bound: float) -> Array:
@@ -138,8 +150,10 @@ def _smallest_multiplier(
             low, high = np.where(inside, low, eta), np.where(inside, eta, high)
             newton = eta + 2 * kl / slope * (1 - np.sqrt(kl / target))
             good = (newton > low) & (newton < high)
-            middle = np.where(np.isfinite(high), 0.5 * (low + high), 2 * eta + 1e-12)
-            eta = newton if good.all() else np.where(good, newton, middle)
+            if not good.all():
+                middle = np.where(np.isfinite(high), 0.5 * (low + high), 2 * eta + 1e-12)
+                newton = np.where(good, newton, middle)
+            eta = newton
         else:  # rounding keeps some component off the target: take what is known to be inside
             eta = np.where(kl <= bound, eta, np.minimum(high, 1e12))
             kl = divergence(eta)[0]
