@@ -85,7 +85,7 @@ class LinearGaussian:
 
     def replace(self, index: IntArray, other: LinearGaussian) -> LinearGaussian:
         """This stack with the components `index` exchanged for those of `other`."""
-        if len(index) == len(self):
+        if np.array_equal(index, np.arange(len(self))):
             return other
         new = LinearGaussian(
             self.gain.copy(), self.bias.copy(), self.chol.copy(), self.whitener.copy(), self.log_norm.copy()

@@ -102,7 +102,7 @@ def fit_quadratic_raw(
     pairs = [(i, j) for i in range(dim) for j in range(i, dim)]
     features = np.column_stack([u] + [u[:, i] * u[:, j] for i, j in pairs])
     scale = features.std(axis=0)
-    scale[scale <= 1e-4 * max(1.0, scale.max())] = 1.0  # whitened, so these are constant or collinear
+    scale[scale <= max(1e-4, 1e-12 * scale.max())] = 1.0  # whitened, so these are constant or collinear
     features = (features - features.mean(axis=0)) / scale
     normal = features.T @ features + RIDGE * len(x) * np.eye(features.shape[1])
     weights = np.linalg.solve(normal, features.T @ (targets - targets.mean())) / scale

@@ -85,7 +85,7 @@ def _whitening(x: Array) -> tuple[Array, Array, Array]:
     cov = centred.transpose(0, 2, 1) @ centred / x.shape[1]
     variance = np.diagonal(cov, axis1=1, axis2=2)
     # identical or collinear inputs leave no variance in some direction: whiten that one by a small part of the rest
-    widen = np.where(variance > 0, 1e-9 * variance, 1.0)
+    widen = np.where(variance > (1e-9 * np.abs(x).max(axis=1)) ** 2, 1e-9 * variance, 1.0)
     return mean, cov, np.linalg.inv(np.linalg.cholesky(cov + widen[:, :, None] * np.eye(x.shape[2])))
 
 
@@ -102,7 +102,7 @@ def _ridge(features: Array, targets: Array) -> Array:
     n = features.shape[2]
     centred = features - features.sum(axis=2, keepdims=True) / n
     scale = np.sqrt(np.einsum("kpn,kpn->kp", centred, centred) / n)
-    scale = np.where(scale > 1e-12 * (scale.max(axis=1, keepdims=True) + _TINY), scale, 1.0)
+    scale = np.where(scale > np.maximum(1e-4, 1e-12 * scale.max(axis=1, keepdims=True)), scale, 1.0)
     centred /= scale[:, :, None]
     gram = centred @ centred.transpose(0, 2, 1)
     diagonal = np.arange(gram.shape[1])

@@ -68,7 +68,7 @@ def gaussian_step(
 
     with np.errstate(divide="ignore", invalid="ignore"):
         log_det = np.log(np.diagonal(chol, axis1=1, axis2=2)).sum(axis=1)
-    ok &= np.isfinite(move.sum((1, 2)) + chol.sum((1, 2)) + log_det)
+    ok &= np.isfinite(move.sum((1, 2)) + chol.sum((1, 2)) + log_det) & (kl <= kl_bound)
     if not ok.all():
         gain = np.where(ok[:, None, None], gain, old.gain)
         bias = np.where(ok[:, None], bias, old.bias)
@@ -99,7 +99,7 @@ def categorical_step(log_weights: Array, rewards: Array, entropy_coef: float, kl
         The new log probabilities.
     """
     active = np.isfinite(log_weights)
-    old, rewards = log_weights[active], rewards[active]
+    old, rewards = log_weights[active], rewards[active] - rewards[active].max()
 
     def solution(eta: float) -> Array:
         return log_normalised((eta * old + rewards) / (eta + entropy_coef))

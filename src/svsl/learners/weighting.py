@@ -57,12 +57,14 @@ class WeightRewards:
         scaled = contexts / context_scale
         # the value is smooth: where all pairs would not fit in memory, it is evaluated at every so manieth episode
         stride = -(-(len(contexts) ** 2) // _KERNEL_ENTRIES)
+        stride = max(1, min(stride, int(self.counts.min())))  # at least one point of every component
         self._points = slice(None, None, stride)
         self._kernel = _kernel(scaled[self._points], scaled)
         self._point_counts = np.bincount(owners[self._points], minlength=len(mixture))
 
     def __call__(self, log_weights: Array) -> Array:
         """Rewards `(K,)` under the weights `exp(log_weights)`."""
+        log_weights = np.maximum(log_weights, -700.0)
         log_gating = self._gating(log_weights)
         targets = self.returns.copy()
         if self.auxiliary:

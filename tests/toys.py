@@ -1,0 +1,105 @@
+"""Small tasks with known optima."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from svsl import Outcome
+from svsl.gaussians import Array
+
+
+class Bimodal:
+    """Two ways to solve every context: theta = (1 + c/2, c) or theta = (-1 + c/2, -c), the first a little better.
+
+    The search starts nearer the first way, so that only a reason to be different leads to the second.
+    """
+
+    context_low = np.array([-1.0])
+    context_high = np.array([1.0])
+    parameter_dim = 2
+    initial_mean = np.array([0.7, 0.0])
+    initial_cov = 0.3 * np.eye(2)
+
+    def solutions(self, contexts: Array) -> Array:
+        """Both optima for each context: `(n, 2, 2)`."""
+        c = contexts[:, 0]
+        return np.stack([np.stack([1 + c / 2, c], 1), np.stack([-1 + c / 2, -c], 1)], 1)
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        squared = ((parameters[:, None] - self.solutions(contexts)) ** 2).sum(axis=2)
+        outside = np.abs(contexts[:, 0]) > 1
+        returns = -8 * np.minimum(squared[:, 0], squared[:, 1] + 0.02) - 10.0 * outside
+        mode = squared.argmin(axis=1)
+        return Outcome(returns, (squared.min(axis=1) < 0.05) & ~outside, {"mode": mode})
+
+
+class Unimodal:
+    """One best way, linear in the context: theta = gain c + bias; the return is -(theta - best)^T Q (theta - best)."""
+
+    context_low = np.array([-1.0, 0.0])
+    context_high = np.array([1.0, 3.0])
+    parameter_dim = 3
+    initial_mean = np.zeros(3)
+    initial_cov = np.eye(3)
+    gain = np.array([[1.0, -0.5], [0.0, 0.3], [2.0, 1.0]])
+    bias = np.array([0.5, -1.0, 0.0])
+    curvature = np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]])
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        error = parameters - contexts @ self.gain.T - self.bias
+        outside = ((contexts < self.context_low) | (contexts > self.context_high)).any(axis=1)
+        returns = -np.einsum("ni,ij,nj->n", error, self.curvature, error) - 20.0 * outside
+        return Outcome(returns, (error**2).sum(axis=1) < 0.01)
+
+
+class SometimesNan(Unimodal):
+    """Every seventh return is NaN or infinite."""
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        outcome = super().evaluate(contexts, parameters, rng)
+        returns = outcome.returns.copy()
+        returns[::7] = np.nan
+        returns[3::14] = np.inf
+        return Outcome(returns, outcome.success, outcome.info)
+
+
+class AlwaysNan(Unimodal):
+    """No return is finite."""
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        return Outcome(np.full(len(contexts), np.nan), np.zeros(len(contexts), dtype=bool))
+
+
+class Crashes(Unimodal):
+    """Evaluation raises."""
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        raise ZeroDivisionError("the robot is on fire")
+
+
+class Sloppy(Unimodal):
+    """Changes its arguments, keeps state, does not punish contexts outside the box."""
+
+    calls = 0
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        self.calls += 1
+        parameters -= 1.0
+        return Outcome(-((parameters - self.calls) ** 2).sum(axis=1), np.zeros(len(contexts), dtype=bool))
+
+
+def with_options(scale: float = 1.0, kind: str = "plain") -> Unimodal:
+    """A factory with options.
+
+    Args:
+        scale: Stretches the curvature.
+        kind: Any word.
+    """
+    task = Unimodal()
+    task.curvature = task.curvature * scale
+    return task
+
+
+def not_a_task() -> int:
+    """Makes something else."""
+    return 3
