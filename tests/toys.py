@@ -53,13 +53,15 @@ class Unimodal:
 
 
 class SometimesNan(Unimodal):
-    """Every seventh return is NaN or infinite."""
+    """A return now and then is NaN or infinite."""
+
+    penalty = -20.0
 
     def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
         outcome = super().evaluate(contexts, parameters, rng)
         returns = outcome.returns.copy()
-        returns[::7] = np.nan
-        returns[3::14] = np.inf
+        returns[5::20] = np.nan
+        returns[9::20] = np.inf
         return Outcome(returns, outcome.success, outcome.info)
 
 

@@ -136,7 +136,7 @@ def train(args: list[str]) -> int:
     task, rest = _split_task(args)
     learner = _flag_value(rest, "--learner") or "svsl"
     settings = preset(task or "", learner)
-    task_options = _task_options(task) if task else make_dataclass("TaskOptions", [])
+    task_options = _task_options(task) if task else make_dataclass("TaskOptions", [], frozen=True)
     everything = make_dataclass(
         "Train",
         [

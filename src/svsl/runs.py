@@ -31,7 +31,7 @@ except ImportError:  # Windows: no lock against two processes in one folder
 FORMAT = 1
 LEARNER_STREAM, TASK_STREAM, TEST_STREAM, EVAL_STREAM, PLOT_STREAM = range(5)  # independent randomness under one seed
 
-MetricsRow = dict[str, float | int]
+MetricsRow = dict[str, Any]  # names to numbers, None for one that is not finite
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Run:
     def append_metrics(self, row: MetricsRow) -> None:
         """Adds a row to the metrics."""
         with open(self.metrics_path, "a") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(json.dumps({k: v if np.isfinite(v) else None for k, v in row.items()}) + "\n")
 
     def read_metrics(self) -> list[MetricsRow]:
         """All complete rows written so far."""

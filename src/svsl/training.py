@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 import numpy as np
@@ -73,7 +75,13 @@ class Trainer:
     def train(self, report: Callable[[Status], None], stop: Callable[[], bool] = lambda: False) -> bool:
         """Trains until the library is written or `stop` says so; returns whether it is finished."""
         with threadpool_limits(1), self.run.lock():
-            return self._train(report, stop)
+            try:
+                return self._train(report, stop)
+            except OSError as error:
+                raise SvslError(
+                    f"cannot write to {self.run.folder} ({error.strerror}); the last checkpoint is whole: make room, "
+                    f"then svsl resume {self.run.folder}"
+                ) from None
 
     def _train(self, report: Callable[[Status], None], stop: Callable[[], bool]) -> bool:
         self.run.truncate_metrics(self.rows)
@@ -113,7 +121,12 @@ class Trainer:
 
     def _one_batch(self) -> None:
         episodes = self.learner.ask()
-        outcome = self.task.evaluate(episodes.contexts, episodes.parameters, self.task_rng)
+        try:
+            outcome = self.task.evaluate(episodes.contexts, episodes.parameters, self.task_rng)
+        except SvslError:
+            raise
+        except Exception as error:  # the user's code: say where, and that the run is safe
+            raise SvslError(self._blame(error)) from error
         returns = np.asarray(outcome.returns, dtype=np.float64)
         if returns.shape != (len(episodes.contexts),):
             raise SvslError(
@@ -122,6 +135,14 @@ class Trainer:
             )
         self.episodes += len(returns)
         self.learner.tell(self._finite(returns))
+
+    def _blame(self, error: Exception) -> str:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).name} line {frame.lineno}"
+        return (
+            f"task {self.run.config.task!r} failed: {type(error).__name__}: {error} ({place}); mend it, then "
+            f"svsl resume {self.run.folder} goes on from the last checkpoint"
+        )
 
     def _finite(self, returns: Array) -> Array:
         """Returns with every NaN or infinity counted and replaced by the penalty or the worst return seen."""
@@ -168,13 +189,7 @@ class Trainer:
             "elapsed_s": self.elapsed_s,
             "rows": self.rows,
         }
-        try:
-            self.run.save_checkpoint(arrays, counters)
-        except OSError as error:
-            raise SvslError(
-                f"cannot write {self.run.checkpoint_path} ({error.strerror}); the last checkpoint is intact: "
-                f"make room, then svsl resume {self.run.folder}"
-            ) from None
+        self.run.save_checkpoint(arrays, counters)
 
     def _resume(self) -> None:
         checkpoint = self.run.load_checkpoint()

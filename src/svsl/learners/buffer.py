@@ -71,4 +71,7 @@ class ReplayBuffer:
     def restore(self, state: Arrays) -> None:
         """Takes over what `state` gave."""
         for name in _ARRAYS:
+            expected, got = getattr(self, name).shape[1:], state[name].shape[1:]
+            if got != expected:
+                raise ValueError(f"{name} of shape {got} instead of {expected}")
             setattr(self, name, state[name].copy())
