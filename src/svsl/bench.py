@@ -14,7 +14,6 @@ from typing import Any, TypedDict
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from threadpoolctl import threadpool_limits
 
 from svsl import reference
 from svsl.gaussians import IntArray
@@ -24,6 +23,7 @@ from svsl.library import SkillLibrary
 from svsl.presets import preset
 from svsl.random import stream
 from svsl.tasks import Task, make_task
+from svsl.training import numeric_settings
 
 TASK = "planar-reacher"
 COMPONENT_COUNTS = (10, 20, 40, 60)
@@ -66,7 +66,7 @@ class BenchResult(TypedDict):
 def run(full: bool = False) -> BenchResult:
     """Measures; `full` also trains the paper's planar reacher in a process of its own."""
     task = make_task(TASK)
-    with threadpool_limits(1):
+    with numeric_settings():
         updates = [_time_updates(task, count) for count in COMPONENT_COUNTS]
         episodes_per_s = _time_task(task)
         sample_us = _time_library(task)

@@ -259,13 +259,12 @@ def evaluate(options: EvalOptions) -> int:
 
 
 def _evaluation(run: Run, contexts: int = 2000) -> dict[str, object]:
-    from threadpoolctl import threadpool_limits
-
     from svsl.evaluation import evaluate
     from svsl.random import stream
+    from svsl.training import numeric_settings
 
     library, config = run.load_library(), run.config
-    with threadpool_limits(1):
+    with numeric_settings():
         numbers = evaluate(library, config.make_task(), stream(config.seed, EVAL_STREAM), contexts)
     return {
         "task": config.task,

@@ -11,7 +11,6 @@ from scipy.linalg.lapack import dposv
 from svsl.gaussians import Array, IntArray, LinearGaussian
 
 RIDGE = 1e-10  # relative to the standardised features
-_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -99,18 +98,20 @@ def _ridge(features: Array, targets: Array) -> Array:
     Returns:
         Weights `(K, p)`, NaN where the normal equations could not be solved.
     """
-    n = features.shape[2]
-    centred = features - features.sum(axis=2, keepdims=True) / n
-    scale = np.sqrt(np.einsum("kpn,kpn->kp", centred, centred) / n)
+    count, size, n = features.shape
+    # standardising the Gram matrix is cheaper than standardising the features, and these are already near unit scale
+    mean = features.sum(axis=2) / n
+    gram = features @ features.transpose(0, 2, 1) / n
+    gram -= mean[:, :, None] * mean[:, None]
+    diagonal = np.arange(size)
+    scale = np.sqrt(np.maximum(gram[:, diagonal, diagonal], 0.0))
     scale = np.where(scale > np.maximum(1e-4, 1e-12 * scale.max(axis=1, keepdims=True)), scale, 1.0)
-    centred /= scale[:, :, None]
-    gram = centred @ centred.transpose(0, 2, 1)
-    diagonal = np.arange(gram.shape[1])
-    gram[:, diagonal, diagonal] += RIDGE * n
+    gram /= scale[:, :, None] * scale[:, None]
+    gram[:, diagonal, diagonal] += RIDGE
     offset = targets - targets.sum(axis=1, keepdims=True) / n
-    moments = (centred @ offset[:, :, None])[:, :, 0]
+    moments = (features @ offset[:, :, None])[:, :, 0] / (n * scale)
     weights = np.empty_like(moments)
-    for component in range(len(gram)):  # NumPy has no Cholesky solver for stacks
+    for component in range(count):  # NumPy has no Cholesky solver for stacks
         _, solution, failed = dposv(gram[component], moments[component], lower=1, overwrite_a=1)
         weights[component] = np.nan if failed else solution
     return weights / scale

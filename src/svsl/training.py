@@ -74,7 +74,7 @@ class Trainer:
 
     def train(self, report: Callable[[Status], None], stop: Callable[[], bool] = lambda: False) -> bool:
         """Trains until the library is written or `stop` says so; returns whether it is finished."""
-        with threadpool_limits(1), self.run.lock():
+        with numeric_settings(), self.run.lock():
             try:
                 return self._train(report, stop)
             except OSError as error:
@@ -200,6 +200,16 @@ class Trainer:
         self.task_rng = rng_from_array(arrays["task_rng"].astype(np.uint64))
         self.episodes, self.nonfinite, self.rows = (int(counters[k]) for k in ("episodes", "nonfinite", "rows"))
         self.worst_return, self.elapsed_s = float(counters["worst_return"]), float(counters["elapsed_s"])
+
+
+@contextmanager
+def numeric_settings() -> Iterator[None]:
+    """One BLAS thread, because the matrices are small, and an allocator that keeps freed memory."""
+    # having freed one large block, glibc no longer hands every freed array back to the system page by page
+    block = np.empty(31 * 2**20, dtype=np.uint8)
+    del block
+    with threadpool_limits(1):
+        yield
 
 
 @contextmanager

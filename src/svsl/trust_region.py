@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import log1p
 
 import numpy as np
 from scipy.linalg.lapack import dgeqrf
@@ -49,16 +51,10 @@ def gaussian_step(
     gradient = basis.transpose(0, 2, 1) @ slope
     push = np.maximum(np.einsum("kil,kil->ki", gradient, gradient @ model.moment), 0.0)
 
-    def divergence(eta: Array) -> tuple[Array, Array]:
-        stiffness = eta[:, None] + lam
-        change = (lam - entropy_coef) / stiffness  # 1 - s, exact also where s is close to 1
-        kl = 0.5 * (-change - np.log1p(-change) + push / stiffness**2).sum(axis=1)
-        slope_kl = -(0.5 * change**2 / (eta[:, None] + entropy_coef) + push / stiffness**3).sum(axis=1)
-        return kl, slope_kl
-
-    # the multiplier that would meet the bound if it were much larger than the curvature
-    guess = np.sqrt((0.25 * (lam - entropy_coef) ** 2 + 0.5 * push).sum(axis=1) / kl_bound)
-    eta, kl = _smallest_multiplier(divergence, np.maximum(0.0, -lam[:, 0]), kl_bound, guess)
+    # plain numbers: for a handful of eigenvalues they are faster than arrays
+    problems = zip(lam.tolist(), push.tolist(), strict=True)
+    solved = [_gaussian_multiplier(values, pushes, entropy_coef, kl_bound) for values, pushes in problems]
+    eta, kl = np.array(solved).T
     stiffness = eta[:, None] + lam
     spread = (eta[:, None] + entropy_coef) / stiffness
     directions = old.chol @ basis
@@ -104,57 +100,76 @@ def categorical_step(log_weights: Array, rewards: Array, entropy_coef: float, kl
     def solution(eta: float) -> Array:
         return log_normalised((eta * old + rewards) / (eta + entropy_coef))
 
-    def divergence(eta: Array) -> tuple[Array, Array]:
-        new = solution(float(eta[0]))
+    def divergence(eta: float) -> tuple[float, float]:
+        new = solution(eta)
         p, ratio = np.exp(new), new - old
-        # d log p / d eta is the centred (old - entropy-weighted score) / (eta + entropy_coef)
-        score = (old - new) / (eta[0] + entropy_coef)
-        slope = (p * (score - p @ score) * ratio).sum()
-        return np.array([p @ ratio]), np.array([slope])
+        # d log p / d eta is (old - new) / (eta + entropy_coef), centred
+        score = -ratio / (eta + entropy_coef)
+        return float(p @ ratio), float((p * (score - p @ score)) @ ratio)
 
-    guess = np.array([np.std(rewards - entropy_coef * old) / np.sqrt(2 * kl_bound)])
-    eta, _ = _smallest_multiplier(divergence, np.zeros(1), kl_bound, guess)
+    guess = float(np.std(rewards - entropy_coef * old)) / math.sqrt(2 * kl_bound)
+    eta, _ = _smallest_multiplier(divergence, 0.0, kl_bound, guess, free=entropy_coef > 0)
     result = np.full_like(log_weights, -np.inf)
-    result[active] = solution(float(eta[0]))
+    result[active] = solution(eta)
     return result
 
 
+def _gaussian_multiplier(lam: list[float], push: list[float], entropy_coef: float, bound: float) -> tuple[float, float]:
+    """The multiplier of one Gaussian step and its divergence, from ascending eigenvalues and squared gradients."""
+    pairs = list(zip(lam, push, strict=True))
+
+    def divergence(eta: float) -> tuple[float, float]:
+        kl = slope = 0.0
+        for value, pushed in pairs:
+            softness = 1 / (eta + value)
+            change = (value - entropy_coef) * softness  # 1 - s, exact also where s is close to 1
+            shift = pushed * softness * softness
+            kl += shift - change - log1p(-change)
+            slope -= 0.5 * change * change / (eta + entropy_coef) + shift * softness
+        return 0.5 * kl, slope
+
+    # exact if the multiplier is much larger than the curvature
+    guess = math.sqrt(sum(0.25 * (v - entropy_coef) ** 2 + 0.5 * p for v, p in pairs) / bound)
+    return _smallest_multiplier(divergence, max(0.0, -lam[0]), bound, guess, free=lam[0] > 0 and entropy_coef > 0)
+
+
 def _smallest_multiplier(
-    divergence: Callable[[Array], tuple[Array, Array]], floor: Array, bound: float, guess: Array
-) -> tuple[Array, Array]:
-    """Finds, per component, the smallest `eta > floor` with `KL(eta) <= bound`, or `floor` = 0 itself if it will do.
+    divergence: Callable[[float], tuple[float, float]], floor: float, bound: float, guess: float, free: bool
+) -> tuple[float, float]:
+    """Finds the smallest `eta > floor` with `KL(eta) <= bound`, or 0 if that will do.
 
     `KL` falls monotonically and behaves like `1 / (eta - pole)^2`, so Newton's method on `KL^(-1/2)`, kept inside a
     bracket, needs a handful of trials.
 
     Args:
         divergence: `eta -> (KL, dKL/deta)`.
-        floor: `(K,)`, where `KL` has its pole or, if 0, where the bound may already hold.
+        floor: Where `KL` has its pole, or 0.
         bound: The bound on `KL`.
-        guess: `(K,)`, a first trial.
+        guess: A first trial.
+        free: Whether `KL` is finite at 0, so that the bound may hold there already.
 
     Returns:
-        The multipliers and their divergences.
+        The multiplier and its divergence; a divergence above the bound (or NaN) if none was found.
     """
+    if free:
+        kl, _ = divergence(0.0)
+        if kl <= bound:
+            return 0.0, kl
     target = bound * (1 - _TOLERANCE)  # a converged trial is safely inside
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        at_floor = divergence(floor)[0] if (floor == 0).any() else np.full_like(floor, np.inf)
-        free = (floor == 0) & (at_floor <= bound)  # False for NaN
-        low, high = floor, np.full_like(floor, np.inf)
-        eta = np.maximum(guess, floor * (1 + 1e-6) + 1e-12)
-        for _ in range(_MAX_TRIALS):
-            kl, slope = divergence(eta)
-            if (free | (np.abs(kl - target) <= 0.5 * _TOLERANCE * bound)).all():
-                break
-            inside = kl <= target
-            low, high = np.where(inside, low, eta), np.where(inside, eta, high)
-            newton = eta + 2 * kl / slope * (1 - np.sqrt(kl / target))
-            good = (newton > low) & (newton < high)
-            if not good.all():
-                middle = np.where(np.isfinite(high), 0.5 * (low + high), 2 * eta + 1e-12)
-                newton = np.where(good, newton, middle)
-            eta = newton
-        else:  # rounding keeps some component off the target: take what is known to be inside
-            eta = np.where(kl <= bound, eta, np.minimum(high, 1e12))
-            kl = divergence(eta)[0]
-    return np.where(free, 0.0, eta), np.where(free, at_floor, kl)
+    low, high = floor, math.inf
+    eta = max(guess, floor * (1 + 1e-6) + 1e-12)
+    for _ in range(_MAX_TRIALS):
+        kl, slope = divergence(eta)
+        if abs(kl - target) <= 0.5 * _TOLERANCE * bound:
+            break
+        if kl <= target:
+            high = eta
+        else:
+            low = eta
+        newton = eta + 2 * kl / slope * (1 - math.sqrt(kl / target)) if slope < 0 else math.nan
+        middle = 0.5 * (low + high) if high < math.inf else 2 * eta + 1e-12
+        eta = newton if low < newton < high else middle
+    else:  # rounding keeps it off the target: take what is known to be inside
+        eta = min(high, 1e12)
+        kl, _ = divergence(eta)
+    return eta, kl

@@ -26,6 +26,7 @@ Stage = Literal["fill", "context", "expert", "weights", "done"]
 _STAGES = get_args(Stage)
 _CONTEXT_STD_LIMITS = (5e-5, 3.0)  # in units of the context scale
 _REJECTION_ROUNDS = 20
+_BLOCK = 16  # components updated together
 
 
 @dataclass(frozen=True)
@@ -343,42 +344,50 @@ class SVSL:
         return own - logsumexp(log_joint).reshape(len(index), -1)
 
     def _update_contexts(self, index: IntArray) -> None:
-        """A trust-region step of `pi(c|o)`; the target's constant `alpha H[expert]` does not change it."""
-        config, buffer, mixture = self.config, self.context_buffer, self._current
-        index = self._with_full_buffer(index, buffer)
-        if not len(index):
-            return
+        """A trust-region step of `pi(c|o)` for each component of `index`, all against the model before the update."""
+        contexts = self._current.contexts
+        for block in self._blocks(index, self.context_buffer):
+            contexts = contexts.replace(block, self._context_step(block))
+        self._mixture = replace(self._current, contexts=contexts)
+
+    def _update_experts(self, index: IntArray) -> None:
+        """A trust-region step of `pi(theta|c,o)` for each component of `index`."""
+        experts = self._current.experts
+        for block in self._blocks(index, self.expert_buffer):
+            experts = experts.replace(block, self._expert_step(block))
+        self._mixture = replace(self._current, experts=experts)
+
+    def _context_step(self, index: IntArray) -> LinearGaussian:
+        """The target's constant `alpha H[expert]` is left out: it changes nothing."""
+        config, buffer = self.config, self.context_buffer
         targets = buffer.returns[index]
         if config.auxiliary:
             context_joint, joint = self._log_joints(index, buffer)
             targets += config.alpha * self._own_share(index, joint)
             targets += (config.beta - config.alpha) * self._own_share(index, context_joint)
-        old, contexts = mixture.contexts.select(index), buffer.contexts[index]
+        old, contexts = self._current.contexts.select(index), buffer.contexts[index]
         model = fit_quadratic(old, contexts[:, :, :0], contexts, targets)
         new, info = gaussian_step(old, model, config.beta, config.kl_context)
         self.failed_steps += int((~info.ok).sum())
-        new = clip_std(new, np.array(config.context_scale), *_CONTEXT_STD_LIMITS)
-        self._mixture = replace(mixture, contexts=mixture.contexts.replace(index, new))
+        return clip_std(new, np.array(config.context_scale), *_CONTEXT_STD_LIMITS)
 
-    def _update_experts(self, index: IntArray) -> None:
-        """A trust-region step of `pi(theta|c,o)`."""
-        config, buffer, mixture = self.config, self.expert_buffer, self._current
-        index = self._with_full_buffer(index, buffer)
-        if not len(index):
-            return
+    def _expert_step(self, index: IntArray) -> LinearGaussian:
+        config, buffer = self.config, self.expert_buffer
         targets = buffer.returns[index]
         if config.auxiliary:
             targets += config.alpha * self._own_share(index, self._log_joints(index, buffer)[1])
-        old = mixture.experts.select(index)
+        old = self._current.experts.select(index)
         model = fit_quadratic(old, buffer.contexts[index], buffer.parameters[index], targets)
         new, info = gaussian_step(old, model, config.alpha, config.kl_expert)
         self.failed_steps += int((~info.ok).sum())
-        self._mixture = replace(mixture, experts=mixture.experts.replace(index, new))
+        return new
 
-    def _with_full_buffer(self, index: IntArray, buffer: ReplayBuffer) -> IntArray:
+    def _blocks(self, index: IntArray, buffer: ReplayBuffer) -> list[IntArray]:
+        """The components whose buffers are full, a few at a time so that their arrays stay in the cache."""
         full = buffer.full(index)
         self.failed_steps += int((~full).sum())
-        return index[full]
+        ready = index[full]
+        return [ready[start : start + _BLOCK] for start in range(0, len(ready), _BLOCK)]
 
     def _update_weights(self, owners: IntArray, episodes: Episodes, returns: Array) -> None:
         """Learns `pi(o)` from fresh episodes of all components and removes the light ones."""
