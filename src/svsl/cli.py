@@ -279,22 +279,35 @@ def _evaluation(run: Run, contexts: int = 2000) -> dict[str, object]:
 
 def _print_evaluation(result: dict[str, object]) -> None:
     table = Table(title="Skill library", show_header=False)
-    for name, value in result.items():
+    rows = {name: value for name, value in result.items() if not isinstance(value, dict)}
+    for group in (value for value in result.values() if isinstance(value, dict)):
+        rows |= group
+    for name, value in rows.items():
         table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
     Console().print(table)
 
 
 @dataclass(frozen=True)
 class PlotOptions:
-    """Draw the figures of a run into its folder."""
+    """Draw the figures of a run, or several runs side by side."""
 
-    folder: Folder
-    """The run folder; the run may still be going on."""
+    folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR [DIR ...]")]
+    """Run folders; a run may still be going on. One gets its figures drawn into its folder."""
+    out: Path = Path("comparison.png")
+    """Picture of several runs side by side."""
 
 
 def plot(options: PlotOptions) -> int:
-    """Draws the figures of a run."""
-    _draw(Run.open(options.folder))
+    """Draws the figures of a run or a comparison of several."""
+    runs = [Run.open(folder) for folder in options.folders]
+    if not runs:
+        raise SvslError("plot what? svsl plot DIR, or several for a comparison")
+    if len(runs) == 1:
+        _draw(runs[0])
+    else:
+        from svsl.plots import plot_comparison
+
+        print(f"figure   {plot_comparison(runs, options.out)}")
     return 0
 
 

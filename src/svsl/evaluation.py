@@ -74,7 +74,9 @@ def mixture_entropy(mixture: Mixture, contexts: Array, samples: int, rng: np.ran
     return entropies
 
 
-def evaluate(library: SkillLibrary, task: Task, rng: np.random.Generator, contexts: int = 2000) -> dict[str, float]:
+def evaluate(
+    library: SkillLibrary, task: Task, rng: np.random.Generator, contexts: int = 2000
+) -> dict[str, float | dict[str, float]]:
     """The numbers of `svsl eval`.
 
     Args:
@@ -89,6 +91,7 @@ def evaluate(library: SkillLibrary, task: Task, rng: np.random.Generator, contex
         `mixture_entropy`: entropy of `pi(theta|c)`, averaged over contexts.
         `coverage`: share of contexts where the mean of the most probable component succeeds.
         `active_components`: components with a gating probability of at least 0.01, averaged over contexts.
+        `diagnostics`: means of the task's own named diagnostics, executing component means.
     """
     mixture = library.mixture
     result = execute(mixture, task, contexts, rng)
@@ -103,4 +106,9 @@ def evaluate(library: SkillLibrary, task: Task, rng: np.random.Generator, contex
         "mixture_entropy": float(entropy.mean()),
         "coverage": float(np.mean(task.evaluate(result.contexts, best, rng).success)),
         "active_components": float((gating >= ACTIVE_PROBABILITY).sum(axis=1).mean()),
+        "diagnostics": {
+            name: float(np.asarray(values, dtype=np.float64).mean())
+            for name, values in result.mean.info.items()
+            if values.dtype.kind in "biuf"
+        },
     }

@@ -15,7 +15,7 @@ from matplotlib.patches import Ellipse, Rectangle
 
 from svsl.evaluation import uniform_contexts
 from svsl.files import write_bytes
-from svsl.gaussians import Array, IntArray
+from svsl.gaussians import Array
 from svsl.library import SkillLibrary
 from svsl.random import stream
 from svsl.runs import PLOT_STREAM, MetricsRow, Run
@@ -26,6 +26,7 @@ from svsl.tasks.planar_reacher import PlanarReacher
 _HUES = ("#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499")
 _SHADES = (0.0, 0.35, -0.3)
 _DRAWS = 100
+_FAILURE_CONTEXTS = 2000
 
 
 def component_color(component: int) -> tuple[float, float, float]:
@@ -45,14 +46,31 @@ def plot_run(run: Run) -> list[Path]:
         figures["learning"] = learning_figure(metrics)
     if isinstance(task, PlanarReacher):
         figures["postures"] = postures_figure(library, task, run.config.seed)
-    paths = []
-    for name, figure in figures.items():
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=130)
-        path = run.figures / f"{name}.png"
-        write_bytes(path, buffer.getvalue())
-        paths.append(path)
-    return paths
+    return [_save(figure, run.figures / f"{name}.png") for name, figure in figures.items()]
+
+
+def plot_comparison(runs: Sequence[Run], path: Path) -> Path:
+    """Draws runs side by side into one file: context distributions, and postures where the task has them."""
+    drawn = [(run, run.load_library(), run.config.make_task()) for run in runs]
+    rows = 2 if all(isinstance(task, PlanarReacher) for _, _, task in drawn) else 1
+    figure = Figure(figsize=(4.6 * len(runs), 5.0 * rows), layout="constrained")
+    grid = figure.subplots(rows, len(runs), squeeze=False)
+    for column, (run, library, task) in enumerate(drawn):
+        draw_contexts(grid[-1, column], library, task, run.config.seed)
+        grid[0, column].set_title(run.folder.name, fontsize=11)
+        if isinstance(task, PlanarReacher):
+            rng = stream(run.config.seed, PLOT_STREAM, 1)
+            draw_reacher_scene(grid[0, column], task)
+            for context in posture_contexts(task):
+                draw_postures(grid[0, column], library, task, context, rng)
+    return _save(figure, path)
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", dpi=130)
+    write_bytes(path, buffer.getvalue())
+    return path
 
 
 # ---- context distributions ------------------------------------------------------------------------------------------
@@ -60,23 +78,25 @@ def plot_run(run: Run) -> list[Path]:
 
 def contexts_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
     """The context distributions over the box, one panel for each two context dimensions."""
-    pairs = [(i, min(i + 1, library.context_dim - 1)) for i in range(0, library.context_dim, 2)]
-    figure = Figure(figsize=(6 * len(pairs), 5.6), layout="constrained")
+    first_dims = range(0, library.context_dim, 2)
+    figure = Figure(figsize=(6 * len(first_dims), 5.6), layout="constrained")
+    for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
+        draw_contexts(axes, library, task, seed, dim)
+    return figure
+
+
+def draw_contexts(axes: Axes, library: SkillLibrary, task: Task, seed: int = 0, dim: int = 0) -> None:
+    """Context distributions in the dimensions `dim` and `dim + 1`, and where the most probable component fails."""
+    if dim + 1 == library.context_dim:
+        draw_context_densities(axes, library, dim)
+        return
     rng = stream(seed, PLOT_STREAM, 0)
-    contexts = uniform_contexts(task, 2000, rng)
+    contexts = uniform_contexts(task, _FAILURE_CONTEXTS, rng)
     best = library.mixture.component_means(contexts, library.gating(contexts).argmax(axis=1))
     success = np.asarray(task.evaluate(contexts, best, rng).success)
-    for number, pair in enumerate(pairs, start=1):
-        axes = figure.add_subplot(1, len(pairs), number)
-        if pair[0] == pair[1]:
-            draw_context_densities(axes, library, pair[0])
-        else:
-            draw_context_ellipses(axes, library, pair)
-            draw_failures(axes, contexts[~success][:, list(pair)])
-    figure.suptitle(
-        f"{len(library)} components; the most probable one succeeds in {success.mean():.0%} of the contexts"
-    )
-    return figure
+    draw_context_ellipses(axes, library, (dim, dim + 1))
+    draw_failures(axes, contexts[~success][:, dim : dim + 2])
+    axes.set_title(f"{len(library)} components; the most probable solves {success.mean():.1%}", fontsize=10)
 
 
 def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, int] = (0, 1)) -> None:
@@ -164,30 +184,40 @@ def postures_figure(library: SkillLibrary, task: PlanarReacher, seed: int = 0) -
     """The paper's Figure 1: for six contexts, the postures of the components drawn there."""
     figure = Figure(figsize=(12, 9.2), layout="constrained")
     rng = stream(seed, PLOT_STREAM, 1)
-    low, high = np.asarray(task.context_low), np.asarray(task.context_high)
-    across, along = np.meshgrid([0.3, 0.8], [0.9, 0.5, 0.1])
-    contexts = low + (high - low) * np.stack([across.ravel(), along.ravel()], axis=1)
-    for axes, context in zip(figure.subplots(2, 3).T.ravel(), contexts, strict=True):
-        drawn = library.mixture.sample_components(np.broadcast_to(context, (_DRAWS, 2)), rng)
-        draw_postures(axes, library, task, context, np.unique(drawn))
+    for axes, context in zip(figure.subplots(2, 3).T.ravel(), posture_contexts(task), strict=True):
+        draw_reacher_scene(axes, task)
+        shown = draw_postures(axes, library, task, context, rng)
+        axes.set_title(f"goal ({context[0]:.1f}, {context[1]:.1f}): {shown} components", fontsize=10)
     figure.suptitle(f"Mean postures of the components among {_DRAWS} draws, by context (red: goal and obstacles)")
     return figure
 
 
-def draw_postures(axes: Axes, library: SkillLibrary, task: PlanarReacher, context: Array, components: IntArray) -> None:
-    """Arm postures of some components' means for one context, with obstacles, goal and tips."""
+def posture_contexts(task: PlanarReacher) -> Array:
+    """Six goals spread over the box: `(6, 2)`."""
+    across, along = np.meshgrid([0.3, 0.8], [0.9, 0.5, 0.1])
+    return task.context_low + (task.context_high - task.context_low) * np.stack([across.ravel(), along.ravel()], axis=1)
+
+
+def draw_reacher_scene(axes: Axes, task: PlanarReacher) -> None:
+    """The obstacles, the base and the context box."""
     for x_from, x_to, y_from, y_to in task.obstacles:
         axes.add_patch(Rectangle((x_from, y_from), x_to - x_from, y_to - y_from, color="#BB5566", lw=0))
-    low, high = np.asarray(task.context_low), np.asarray(task.context_high)
-    _draw_box(axes, low, high, edgecolor="0.6", ls=":", lw=1)
-    contexts = np.broadcast_to(context, (len(components), 2))
-    joints = task.joints(library.mean(contexts, components))
+    _draw_box(axes, task.context_low, task.context_high, edgecolor="0.6", ls=":", lw=1)
+    axes.plot(0, 0, "s", color="black", ms=7, zorder=4)
+    axes.set_xlim(-2.5, 8.5)
+    axes.set_ylim(-7.2, 7.2)
+    axes.set_aspect("equal")
+
+
+def draw_postures(
+    axes: Axes, library: SkillLibrary, task: PlanarReacher, context: Array, rng: np.random.Generator
+) -> int:
+    """Mean postures of the components drawn for one context, with the goal and the tips; returns how many."""
+    contexts = np.broadcast_to(context, (_DRAWS, 2))
+    components = np.unique(library.mixture.sample_components(contexts, rng))
+    joints = task.joints(library.mean(contexts[: len(components)], components))
     for k, points in zip(components, joints, strict=True):
         axes.plot(*points.T, "-o", color=component_color(k), ms=2.5, lw=1.6, solid_capstyle="round")
     axes.plot(*context, "o", color="#EE0000", ms=10, zorder=3)
     axes.plot(*joints[:, -1].T, "o", color="#117733", ms=4, zorder=4)
-    axes.plot(0, 0, "s", color="black", ms=7, zorder=4)
-    axes.set_title(f"goal ({context[0]:.1f}, {context[1]:.1f}): {len(components)} components", fontsize=10)
-    axes.set_xlim(-2.5, 8.5)
-    axes.set_ylim(-7.2, 7.2)
-    axes.set_aspect("equal")
+    return len(components)

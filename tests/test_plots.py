@@ -1,0 +1,96 @@
+"""Figures: what is drawn where, read back from the axes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from matplotlib.patches import Ellipse
+
+from svsl import SkillLibrary, plots
+from svsl.cli import main
+from svsl.gaussians import LinearGaussian
+from svsl.mixture import Mixture
+from svsl.random import stream
+from svsl.runs import Run
+from svsl.tasks.planar_reacher import PlanarReacher
+from toys import Bimodal
+
+
+@pytest.fixture
+def library() -> SkillLibrary:
+    task = PlanarReacher()
+    chol = np.array([[[0.3, 0.0], [0.2, 0.5]], [[0.6, 0.0], [0.0, 0.1]]])
+    contexts = LinearGaussian.unconditional(np.array([[5.0, 2.0], [6.0, -3.0]]), chol)
+    experts = LinearGaussian.build(np.zeros((2, 10, 2)), np.zeros((2, 10)) + 0.1, np.stack([np.eye(10)] * 2))
+    mixture = Mixture(np.log(np.array([0.25, 0.75])), contexts, experts)
+    return SkillLibrary(mixture, task.context_low, task.context_high)
+
+
+def test_ellipses_are_one_standard_deviation(library: SkillLibrary) -> None:
+    axes = Figure().subplots()
+    plots.draw_context_ellipses(axes, library)
+    outlines = [patch for patch in axes.patches if isinstance(patch, Ellipse) and not patch.get_fill()]
+    assert len(outlines) == 2
+    for ellipse, mean, cov in zip(outlines, [[5, 2], [6, -3]], library.mixture.contexts.cov, strict=True):
+        # a point of the unit circle mapped by the patch lies at Mahalanobis distance 1
+        points = ellipse.get_patch_transform().transform(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]))
+        offset = points - np.array(mean)
+        distance = np.einsum("ni,ij,nj->n", offset, np.linalg.inv(cov), offset)
+        np.testing.assert_allclose(distance, 1, rtol=1e-9)
+
+
+def test_postures_end_at_the_tips_of_the_means(library: SkillLibrary) -> None:
+    axes = Figure().subplots()
+    task = PlanarReacher()
+    context = np.array([5.6, -0.5])
+    shown = plots.draw_postures(axes, library, task, context, stream(0))
+    assert shown == 2
+    for component in range(2):
+        x, y = axes.lines[component].get_data()
+        tip = task.joints(library.mean(context, component)[None])[0, -1]
+        np.testing.assert_allclose([np.asarray(x)[-1], np.asarray(y)[-1]], tip)
+        assert axes.lines[component].get_color() == plots.component_color(component)
+
+
+def test_colours_repeat_only_after_27_components() -> None:
+    colours = [plots.component_color(k) for k in range(54)]
+    assert len(set(colours[:27])) == 27
+    assert colours[:27] == colours[27:]
+    assert all(0 <= value <= 1 for colour in colours for value in colour)
+
+
+def test_one_dimensional_contexts_are_curves_with_the_weights_as_area() -> None:
+    task = Bimodal()
+    contexts = LinearGaussian.unconditional(np.array([[-0.3], [0.4]]), np.array([[[0.05]], [[0.1]]]))
+    experts = LinearGaussian.build(np.zeros((2, 2, 1)), np.zeros((2, 2)), np.stack([np.eye(2)] * 2))
+    library = SkillLibrary(
+        Mixture(np.log(np.array([0.2, 0.8])), contexts, experts), task.context_low, task.context_high
+    )
+    axes = Figure().subplots()
+    plots.draw_contexts(axes, library, task)
+    for line, weight in zip(axes.lines, (0.2, 0.8), strict=True):
+        x, y = (np.asarray(values) for values in line.get_data())
+        assert np.trapezoid(y, x) == pytest.approx(weight, abs=1e-3)
+
+
+def test_files_of_a_run_and_a_comparison(capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in ("0", "1"):
+        flags = ["--components", "2", "--iterations", "5", "--seed", seed, "--quiet"]
+        assert main(["train", "planar-reacher", *flags]) == 0
+    folders = ["runs/planar-reacher-seed0", "runs/planar-reacher-seed1"]
+    assert main(["plot", folders[0]]) == 0
+    assert main(["plot", *folders, "--out", "both.png"]) == 0
+    names = [line.split()[-1] for line in capsys.readouterr().out.splitlines()]
+    assert len(names) == 4
+    for name in names:
+        picture = imread(Path(name))
+        assert picture[..., :3].std() > 0.05, "not blank"
+    assert main(["train", "toys:Bimodal", "--components", "1", "--iterations", "3"]) == 0
+    assert {p.name for p in Run.open(Path("runs/toys.Bimodal-seed0")).figures.iterdir()} == {
+        "contexts.png",
+        "learning.png",
+    }
