@@ -23,7 +23,7 @@ from toys import Bimodal
 @pytest.fixture
 def library() -> SkillLibrary:
     task = PlanarReacher()
-    chol = np.array([[[0.3, 0.0], [0.2, 0.5]], [[0.6, 0.0], [0.0, 0.1]]])
+    chol = np.array([[[0.3, 0.0], [0.2, 0.5]], [[0.6, 0.0], [0.0, 2.0]]])
     contexts = LinearGaussian.unconditional(np.array([[5.0, 2.0], [6.0, -3.0]]), chol)
     experts = LinearGaussian.build(np.zeros((2, 10, 2)), np.zeros((2, 10)) + 0.1, np.stack([np.eye(10)] * 2))
     mixture = Mixture(np.log(np.array([0.25, 0.75])), contexts, experts)
@@ -46,7 +46,7 @@ def test_ellipses_are_one_standard_deviation(library: SkillLibrary) -> None:
 def test_postures_end_at_the_tips_of_the_means(library: SkillLibrary) -> None:
     axes = Figure().subplots()
     task = PlanarReacher()
-    context = np.array([5.6, -0.5])
+    context = np.array([5.2, 1.0])
     shown = plots.draw_postures(axes, library, task, context, stream(0))
     assert shown == 2
     for component in range(2):
