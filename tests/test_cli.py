@@ -92,6 +92,10 @@ WRONG = {
     "negative seed": (["train", "planar-reacher", "--seed", "-1"], "seed: expected at least 0, got -1"),
     "small buffer": (["train", "planar-reacher", "--buffer", "50"], "buffer: expected at least the 91 features"),
     "wrong length": (["train", "planar-reacher", "--context-std", "1"], "context_std: expected 2 numbers"),
+    "unknown preset": (
+        ["train", "table-tennis", "--preset", "lazy"],
+        "presets of svsl for table-tennis: paper, efficient",
+    ),
     "unknown learner": (["train", "planar-reacher", "--learner", "magic"], "unknown learner 'magic'; known learners"),
     "no run": (["eval", "nowhere"], "nowhere is no run folder"),
     "no run to resume": (["resume", "nowhere"], "nowhere is no run folder"),

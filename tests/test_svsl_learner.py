@@ -94,11 +94,11 @@ def test_only_the_newest_component_moves_between_the_updates_of_all() -> None:
 
 def test_episode_counts_are_those_of_the_paper() -> None:
     """2.88 million: per component 136 to fill, 86 an iteration, every 50th for all, and 136 each for the weights."""
-    from svsl.presets import preset
+    from svsl.presets import find_preset
 
     task = Unimodal()
     space = SearchSpace(np.zeros(2), np.ones(2), np.zeros(10), np.eye(10))
-    paper = preset("planar-reacher")
+    paper = find_preset("planar-reacher").settings
     assert (paper.resolved(space).context_batch, paper.resolved(space).expert_batch) == (5, 81)
     learner = SVSL(paper, space, stream(0))
     assert learner._planned_episodes(60, 350) + 60 * 136 == 2_887_860

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
@@ -58,7 +60,7 @@ def outcome_task(make: object) -> Task:
     ("make", "message"),
     [
         (lambda n, rng: Outcome(np.zeros(3), np.zeros(n, dtype=bool)), "returns: expected 64 numbers"),
-        (lambda n, rng: Outcome(rng.random(n), np.asarray([0] * n)), "success: expected 64 booleans"),
+        (lambda n, rng: Outcome(rng.random(n), cast("Any", np.zeros(n))), "success: expected 64 booleans"),
         (lambda n, rng: Outcome(rng.random(n), np.zeros(n, dtype=bool), {"x": np.zeros(2)}), "info['x']"),
         (lambda n, rng: np.zeros(n), "without .returns; return svsl.Outcome"),
         (lambda n, rng: Outcome(np.ones(n), np.zeros(n, dtype=bool)), "all returns are equal"),

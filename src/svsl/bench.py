@@ -20,7 +20,7 @@ from svsl.gaussians import IntArray
 from svsl.learners.base import SearchSpace
 from svsl.learners.svsl import SVSL, SVSLConfig
 from svsl.library import SkillLibrary
-from svsl.presets import preset
+from svsl.presets import find_preset
 from svsl.random import stream
 from svsl.tasks import Task, make_task
 from svsl.training import numeric_settings
@@ -117,7 +117,7 @@ _EXPERT_BATCH = 81
 
 def _learner(task: Task, count: int) -> SVSL:
     """A learner of the paper's settings with `count` briefly trained components, in the middle of the newest."""
-    config = preset(TASK)
+    config = find_preset(TASK).settings
     assert isinstance(config, SVSLConfig)
     space = SearchSpace(
         np.asarray(task.context_low), np.asarray(task.context_high), task.initial_mean, task.initial_cov

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -20,7 +20,7 @@ from rich.table import Table
 
 from svsl import __version__
 from svsl.errors import SvslError
-from svsl.presets import preset
+from svsl.presets import find_preset
 from svsl.runs import EVAL_STREAM, Run, RunConfig
 from svsl.tasks import REGISTRY, make_task, task_factory
 
@@ -119,12 +119,16 @@ class TrainOptions:
     """All randomness of the run comes from it."""
     learner: str = "svsl"
     """The method; it decides which further settings there are."""
+    preset: str | None = None
+    """A named set of defaults for the further settings; default the task's first (the paper's)."""
     overwrite: Switch = False
     """Replace a run that is already there."""
     quiet: Switch = False
     """Show no progress and no results."""
     checkpoint_s: float = 10.0
     """Seconds between checkpoints."""
+    workers: int | None = None
+    """Threads of a simulated task; default all cores. The result does not depend on it."""
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -135,12 +139,14 @@ def train(args: list[str]) -> int:
     """Trains; the task and the learner decide which flags there are beside those of `TrainOptions`."""
     task, rest = _split_task(args)
     learner = _flag_value(rest, "--learner") or "svsl"
-    settings = preset(task or "", learner)
-    task_options = _task_options(task) if task else make_dataclass("TaskOptions", [], frozen=True)
+    preset_name = _flag_value(rest, "--preset")
+    preset = find_preset(task or "", learner, preset_name)
+    settings = preset.settings
+    task_options = _task_options(task, preset.task_options) if task else make_dataclass("TaskOptions", [], frozen=True)
     everything = make_dataclass(
         "Train",
         [
-            ("run", TrainOptions, field(default=TrainOptions(learner=learner))),
+            ("run", TrainOptions, field(default=TrainOptions(learner=learner, preset=preset_name))),
             ("settings", type(settings), field(default=settings)),
             ("task", task_options, field(default=task_options())),
         ],
@@ -153,7 +159,7 @@ def train(args: list[str]) -> int:
     config = RunConfig(task, vars(options.task), learner, options.settings, run.seed)
     config.make_learner(config.make_task())  # an impossible configuration is refused before a folder is made
     folder = run.out or Path("runs") / f"{task.replace(':', '.')}-seed{run.seed}"
-    return _run(Run.create(folder, config, run.overwrite), run.checkpoint_s, run.quiet)
+    return _run(Run.create(folder, config, run.overwrite), run)
 
 
 @dataclass(frozen=True)
@@ -166,6 +172,8 @@ class ResumeOptions:
     """Show no progress and no results."""
     checkpoint_s: float = 10.0
     """Seconds between checkpoints."""
+    workers: int | None = None
+    """Threads of a simulated task; default all cores. The result does not depend on it."""
 
 
 def resume(options: ResumeOptions) -> int:
@@ -174,19 +182,20 @@ def resume(options: ResumeOptions) -> int:
     if run.finished:
         print(f"{run.folder} is finished: nothing to resume", file=sys.stderr)
         return 0
-    return _run(run, options.checkpoint_s, options.quiet)
+    return _run(run, options)
 
 
-def _run(run: Run, checkpoint_s: float, quiet: bool) -> int:
+def _run(run: Run, options: TrainOptions | ResumeOptions) -> int:
     from svsl.progress import ProgressDisplay
     from svsl.training import Trainer, stop_on_signals
 
-    trainer = Trainer(run, checkpoint_s=checkpoint_s)
-    with stop_on_signals() as stop, ProgressDisplay(f"{run.config.task} seed {run.config.seed}", quiet) as display:
+    trainer = Trainer(run, checkpoint_s=options.checkpoint_s, workers=options.workers)
+    title = f"{run.config.task} seed {run.config.seed}"
+    with stop_on_signals() as stop, ProgressDisplay(title, options.quiet) as display:
         finished = trainer.train(display, stop)
     if not finished:
         return _complain(f"stopped and saved; svsl resume {run.folder} goes on", code=130)
-    if not quiet:
+    if not options.quiet:
         _print_evaluation(_evaluation(run))
         _draw(run)
         print(f"library  {run.library_path}")
@@ -212,7 +221,7 @@ def _flag_value(args: list[str], flag: str) -> str | None:
     return None
 
 
-def _task_options(task: str) -> type[Any]:
+def _task_options(task: str, defaults: Mapping[str, object]) -> type[Any]:
     """A dataclass of the options the task's factory takes, documented by its docstring."""
     factory = task_factory(task)
     hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
@@ -225,7 +234,7 @@ def _task_options(task: str) -> type[Any]:
             raise SvslError(f"task {task!r}: its option {name!r} has no default, so the command line cannot make it")
         kind: Any = hints.get(name, type(parameter.default))
         described = Annotated[kind, tyro.conf.arg(help=documents.get(name) or "Option of the task.")]
-        fields.append((name, described, field(default=parameter.default)))
+        fields.append((name, described, field(default=defaults.get(name, parameter.default))))
     return make_dataclass("TaskOptions", fields, frozen=True)
 
 
@@ -273,6 +282,7 @@ def _evaluation(run: Run, contexts: int = 2000) -> dict[str, object]:
         "finished": run.finished,
         "components": len(library),
         "episodes": int(library.metadata["episodes"]),
+        "episodes_simulated": int(library.metadata["episodes_simulated"]),
         **numbers,
     }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,27 +17,85 @@ LEARNERS: dict[
     str, tuple[type[LearnerConfig], Callable[[LearnerConfig, SearchSpace, np.random.Generator], Learner]]
 ] = {"svsl": (SVSLConfig, SVSL)}
 
-PRESETS: dict[tuple[str, str], LearnerConfig] = {
-    ("planar-reacher", "svsl"): SVSLConfig(
-        components=60,
-        iterations=350,
-        alpha=1e-4,
-        beta=1.0,
-        beta_weight=1.0,
-        kl_context=0.001,
-        delete_factor=5.0,
-        context_start_std=(1.5, 3.0),
-        context_std=(1.0, 1.0),
-        context_scale=(1.0, 1.0),
-    )
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings of a learner and options of the task that go together."""
+
+    settings: LearnerConfig
+    task_options: Mapping[str, object] = field(default_factory=dict)
+
+
+_PLANAR_REACHER = SVSLConfig(
+    components=60,
+    iterations=350,
+    alpha=1e-4,
+    beta=1.0,
+    beta_weight=1.0,
+    kl_context=0.001,
+    delete_factor=5.0,
+    context_start_std=(1.5, 3.0),
+    context_std=(1.0, 1.0),
+    context_scale=(1.0, 1.0),
+)
+
+_BEER_PONG = SVSLConfig(
+    components=70,
+    iterations=750,
+    alpha=1e-3,
+    beta=0.5,
+    beta_weight=2.5,
+    kl_context=0.005,
+    context_batch=12,
+    expert_batch=24,
+    buffer=256,
+    draw_together=True,
+    context_start_std=(0.4, 0.8),
+    context_std=(0.3, 0.5),
+    context_scale=(1.0, 1.0),
+)
+
+_TABLE_TENNIS = SVSLConfig(
+    components=50,
+    iterations=1000,
+    alpha=1e-5,
+    beta=0.2,
+    beta_weight=0.2,
+    kl_context=0.01,
+    kl_weight=0.5,
+    min_weight=1e-5,
+    context_batch=8,
+    expert_batch=226,
+    buffer=567,
+    draw_together=True,
+    context_start_std=(0.625, 0.75, 0.58, 0.75),
+    context_std=(0.32**0.5, 0.375**0.5, 0.29**0.5, 0.375**0.5),
+    context_scale=(1.0, 1.0, 1.0, 1.0),
+)
+
+# by task and learner; the first of each is the default
+PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
+    ("planar-reacher", "svsl"): {"paper": Preset(_PLANAR_REACHER)},
+    ("beer-pong", "svsl"): {"paper": Preset(_BEER_PONG)},
+    ("table-tennis", "svsl"): {
+        "paper": Preset(_TABLE_TENNIS),
+        "efficient": Preset(replace(_TABLE_TENNIS, expert_batch=26, reject_outside=True), {"distance": "plain"}),
+    },
 }
 
 
-def preset(task: str, learner: str = "svsl") -> LearnerConfig:
-    """The settings of a learner for a task; general defaults where the task has none of its own."""
+def find_preset(task: str, learner: str = "svsl", name: str | None = None) -> Preset:
+    """Settings of a learner for a task; general defaults where the task has none of its own.
+
+    Raises:
+        SvslError: If there is no such learner or preset.
+    """
     if learner not in LEARNERS:
         raise SvslError(f"unknown learner {learner!r}; known learners: {', '.join(LEARNERS)}")
-    return PRESETS.get((task, learner)) or LEARNERS[learner][0]()
+    presets = PRESETS.get((task, learner), {"default": Preset(LEARNERS[learner][0]())})
+    if name is not None and name not in presets:
+        raise SvslError(f"unknown preset {name!r}; presets of {learner} for {task}: {', '.join(presets)}")
+    return presets[name or next(iter(presets))]
 
 
 def make_learner(name: str, config: LearnerConfig, space: SearchSpace, rng: np.random.Generator) -> Learner:

@@ -44,9 +44,12 @@ class RunConfig:
     settings: LearnerConfig
     seed: int
 
-    def make_task(self) -> Task:
-        """The run's task."""
-        return make_task(self.task, **self.task_options)
+    def make_task(self, workers: int | None = None) -> Task:
+        """The run's task, on so many threads if it simulates on several (all cores unless told)."""
+        task = make_task(self.task, **self.task_options)
+        if workers is not None and hasattr(task, "workers"):
+            task.workers = workers
+        return task
 
     def make_learner(self, task: Task) -> Learner:
         """The run's learner, at its start."""
@@ -174,9 +177,9 @@ class Run:
         kept = self.read_metrics()[:rows]
         write_bytes(self.metrics_path, "".join(json.dumps(row) + "\n" for row in kept).encode())
 
-    def save_library(self, learner: Learner, task: Task, episodes: int) -> None:
+    def save_library(self, learner: Learner, task: Task, episodes: int, simulated: int) -> None:
         """Writes the library and thereby finishes the run."""
-        self._library(learner, task, episodes).save(self.library_path)
+        self._library(learner, task, episodes, simulated).save(self.library_path)
 
     def load_library(self) -> SkillLibrary:
         """The finished library, or what the checkpoint of an unfinished run already knows.
@@ -192,10 +195,11 @@ class Run:
             learner = self.config.make_learner(task)
             self.restore_learner(learner, checkpoint[0])
             if learner.mixture() is not None:
-                return self._library(learner, task, int(checkpoint[1]["episodes"]))
+                counters = checkpoint[1]
+                return self._library(learner, task, int(counters["episodes"]), int(counters["simulated"]))
         raise SvslError(f"{self.folder} has no trained component yet; svsl resume {self.folder} continues it")
 
-    def _library(self, learner: Learner, task: Task, episodes: int) -> SkillLibrary:
+    def _library(self, learner: Learner, task: Task, episodes: int, simulated: int) -> SkillLibrary:
         mixture = learner.mixture()
         assert mixture is not None
         config = self.config
@@ -205,6 +209,7 @@ class Run:
             "learner": config.learner,
             "seed": str(config.seed),
             "episodes": str(episodes),
+            "episodes_simulated": str(simulated),
             "svsl": __version__,
         }
         return SkillLibrary(mixture, _vector(task.context_low), _vector(task.context_high), metadata)

@@ -57,16 +57,20 @@ class Trainer:
         run: The run; if it has a checkpoint, training goes on from there.
         test_contexts: Uniform contexts of each test.
         checkpoint_s: Seconds between checkpoints.
+        workers: Threads of tasks that simulate on several; all cores unless told.
     """
 
-    def __init__(self, run: Run, test_contexts: int = 500, checkpoint_s: float = 10.0) -> None:
+    def __init__(
+        self, run: Run, test_contexts: int = 500, checkpoint_s: float = 10.0, workers: int | None = None
+    ) -> None:
         self.run, self.test_contexts, self.checkpoint_s = run, test_contexts, checkpoint_s
-        self.task: Task = run.config.make_task()
+        self.task: Task = run.config.make_task(workers)
         self.learner: Learner = run.config.make_learner(self.task)
         self.task_rng = stream(run.config.seed, TASK_STREAM)
         penalty = getattr(self.task, "penalty", None)
         self.penalty = None if penalty is None else float(penalty)
-        self.episodes, self.nonfinite, self.worst_return, self.elapsed_s, self.rows = 0, 0, np.inf, 0.0, 0
+        self.episodes, self.simulated, self.nonfinite, self.rows = 0, 0, 0, 0
+        self.worst_return, self.elapsed_s = np.inf, 0.0
         self._resume()
         self._test: MetricsRow | None = None
         self._start_work = self.learner.progress.work
@@ -108,7 +112,7 @@ class Trainer:
                 reported = now
             if stopping and not self.learner.done:
                 return False
-        self.run.save_library(self.learner, self.task, self.episodes)
+        self.run.save_library(self.learner, self.task, self.episodes, self.simulated)
         return True
 
     def status(self) -> Status:
@@ -134,6 +138,7 @@ class Trainer:
                 f"got {returns.shape}; svsl check-task tells more"
             )
         self.episodes += len(returns)
+        self.simulated += int(np.sum(outcome.info.get("simulated", len(returns))))
         self.learner.tell(self._finite(returns))
 
     def _blame(self, error: Exception) -> str:
@@ -169,6 +174,7 @@ class Trainer:
         progress = self.learner.progress
         return {
             "episodes": self.episodes,
+            "episodes_simulated": self.simulated,
             "milestone": self.learner.milestone,
             "components": len(mixture),
             "return_mean": float(result.mean.returns.mean()),
@@ -184,6 +190,7 @@ class Trainer:
         arrays = above("learner.", self.learner.state()) | {"task_rng": rng_to_array(self.task_rng)}
         counters = {
             "episodes": self.episodes,
+            "simulated": self.simulated,
             "nonfinite": self.nonfinite,
             "worst_return": self.worst_return,
             "elapsed_s": self.elapsed_s,
@@ -198,7 +205,8 @@ class Trainer:
         arrays, counters = checkpoint
         self.run.restore_learner(self.learner, arrays)
         self.task_rng = rng_from_array(arrays["task_rng"].astype(np.uint64))
-        self.episodes, self.nonfinite, self.rows = (int(counters[k]) for k in ("episodes", "nonfinite", "rows"))
+        self.episodes, self.simulated = int(counters["episodes"]), int(counters["simulated"])
+        self.nonfinite, self.rows = int(counters["nonfinite"]), int(counters["rows"])
         self.worst_return, self.elapsed_s = float(counters["worst_return"]), float(counters["elapsed_s"])
 
 

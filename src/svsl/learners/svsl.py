@@ -63,6 +63,8 @@ class SVSLConfig:
     """New episodes per expert step; default 0.6 times the buffer."""
     buffer: int | None = None
     """Newest episodes of a component that its updates use; default 1.5 times the features of the expert's model."""
+    draw_together: bool = False
+    """Run the episodes of an iteration's context step and expert step as one batch: fills more cores."""
     reject_outside: bool = False
     """Fit experts to contexts inside the box only; the others are still asked for, and shape the context steps."""
     delete_factor: float | None = None
@@ -142,7 +144,7 @@ class SVSL:
         self.component, self.iteration, self.finished = 1, 0, 0
         self.failed_steps, self.deleted = 0, 0
         self._mixture: Mixture | None = None
-        self._asked: tuple[IntArray, Episodes] | None = None
+        self._asked: tuple[IntArray, Episodes, int] | None = None
         self._add_component()
 
     # ---- the protocol -------------------------------------------------------------------------------------------
@@ -150,39 +152,39 @@ class SVSL:
     def ask(self) -> Episodes:
         """Draws new episodes of the components whose turn it is."""
         index = self._turn()
-        count = self.batch_sizes[self.stage]
-        if self.config.reject_outside and self.stage in ("fill", "expert"):
-            owners, contexts = self._draw_until_inside(index, count)
-        else:
-            contexts = self._current.contexts.select(index).sample(np.empty((len(index), count, 0)), self.rng)
-            owners, contexts = np.repeat(index, count), contexts.reshape(-1, contexts.shape[2])
+        stages: list[Stage] = ["context", "expert"] if self._together else [self.stage]
+        drawn = [self._draw_contexts(index, stage) for stage in stages]
+        owners, contexts = (np.concatenate(part) for part in zip(*drawn, strict=True))
         parameters = self._current.sample_parameters(contexts, owners, self.rng)
-        self._asked = owners, Episodes(contexts, parameters)
+        self._asked = owners, Episodes(contexts, parameters), len(drawn[0][0])
         return self._asked[1]
 
     def tell(self, returns: Array) -> None:
-        """Stores the returns, makes the step they were drawn for, and moves on."""
+        """Stores the returns, makes the steps they were drawn for, and moves on."""
         assert self._asked is not None, "tell without ask"
-        owners, episodes = self._asked
+        owners, episodes, first = self._asked
         self._asked = None
+        index = self._turn()
         if self.stage == "weights":
             self._update_weights(owners, episodes, returns)
             self.stage, self.finished = "done", self.finished + 1
             return
-        self._store(owners, episodes, returns)
-        index = self._turn()
+        self._store(owners[:first], episodes, returns, slice(None, first))
         if self.stage == "fill":
             self.stage, self.iteration = "context", 1
-        elif self.stage == "context":
+            return
+        if self.stage == "context":
             self._update_contexts(index)
             self.stage = "expert"
-        elif self.stage == "expert":
-            self._update_experts(index)
-            self.stage = "context"
-            if self.iteration == self.config.iterations:
-                self._finish_component()
-            else:
-                self.iteration += 1
+            if first == len(owners):
+                return
+            self._store(owners[first:], episodes, returns, slice(first, None))
+        self._update_experts(index)
+        self.stage = "context"
+        if self.iteration == self.config.iterations:
+            self._finish_component()
+        else:
+            self.iteration += 1
 
     @property
     def done(self) -> bool:
@@ -294,6 +296,18 @@ class SVSL:
 
     # ---- drawing and storing episodes ---------------------------------------------------------------------------
 
+    @property
+    def _together(self) -> bool:
+        return self.config.draw_together and self.stage == "context"
+
+    def _draw_contexts(self, index: IntArray, stage: Stage) -> tuple[IntArray, Array]:
+        """Contexts of new episodes for a stage, and the component each belongs to."""
+        count = self.batch_sizes[stage]
+        if self.config.reject_outside and stage in ("fill", "expert"):
+            return self._draw_until_inside(index, count)
+        contexts = self._current.contexts.select(index).sample(np.empty((len(index), count, 0)), self.rng)
+        return np.repeat(index, count), contexts.reshape(-1, contexts.shape[2])
+
     def _draw_until_inside(self, index: IntArray, count: int) -> tuple[IntArray, Array]:
         """Draws contexts of each component until `count` of them are inside the box (or too many were not)."""
         drawn: list[list[Array]] = [[] for _ in index]
@@ -311,13 +325,15 @@ class SVSL:
         blocks = [np.concatenate(part) for part in drawn]
         return np.repeat(index, [len(block) for block in blocks]), np.concatenate(blocks)
 
-    def _store(self, owners: IntArray, episodes: Episodes, returns: Array) -> None:
-        rows = (owners, episodes.contexts, episodes.parameters, returns)
-        self.context_buffer.push(*rows)
+    def _store(self, owners: IntArray, episodes: Episodes, returns: Array, part: slice) -> None:
+        """Puts a part of the episodes, `owners` being theirs already, into the buffers."""
+        contexts, parameters, returns = episodes.contexts[part], episodes.parameters[part], returns[part]
+        self.context_buffer.push(owners, contexts, parameters, returns)
         if self.config.reject_outside:
-            inside = self.space.inside(episodes.contexts)
-            rows = (owners[inside], episodes.contexts[inside], episodes.parameters[inside], returns[inside])
-        self.expert_buffer.push(*rows)
+            inside = self.space.inside(contexts)
+            owners, contexts = owners[inside], contexts[inside]
+            parameters, returns = parameters[inside], returns[inside]
+        self.expert_buffer.push(owners, contexts, parameters, returns)
 
     def _planned_episodes(self, component: int, iteration: int) -> int:
         """Episodes asked for (without rejections) until this iteration of this component is done."""

@@ -12,7 +12,11 @@ from svsl.tasks.base import Outcome, Task
 
 __all__ = ["REGISTRY", "Outcome", "Task", "make_task", "task_factory"]
 
-REGISTRY = {"planar-reacher": "svsl.tasks.planar_reacher:PlanarReacher"}
+REGISTRY = {
+    "planar-reacher": "svsl.tasks.planar_reacher:PlanarReacher",
+    "beer-pong": "svsl.tasks.beer_pong:BeerPong",
+    "table-tennis": "svsl.tasks.table_tennis:TableTennis",
+}
 
 _TASK_ATTRIBUTES = ("context_low", "context_high", "parameter_dim", "initial_mean", "initial_cov", "evaluate")
 

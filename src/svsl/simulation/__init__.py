@@ -1,0 +1,1 @@
+"""MuJoCo models of the robot tasks and their batched rollouts."""

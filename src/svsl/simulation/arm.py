@@ -1,0 +1,466 @@
+"""The Barrett WAM of both robot tasks: link tables and one function that builds the arm into a MuJoCo spec.
+
+The two scenes carry two published calibrations of the same arm. They differ in where a link's frame sits on its joint
+axis, in the inertias, the joint ranges and the damping; the shape is the same. So a variant is data (`BEER_PONG_ARM`,
+`TABLE_TENNIS_ARM`), and the shape is written once, in frames whose origins are the shoulder, the elbow or the wrist
+(`Link.centre` says where that point lies in the variant's own link frame).
+
+All joints are hinges about the local z axis through the link's origin, without armature and springs. Every link is
+gravity compensated (`gravcomp`), and the compensation counts as actuator force (`actgravcomp`), so `qfrc_actuator` is
+the whole torque a real motor would have to give. The published beer-pong arm has a joint `frictionloss` of 0.001; here
+it is 0: it is negligible beside the damping, but costs a constraint solve at every step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import mujoco
+
+JOINTS = 7
+GEOM = mujoco.mjtGeom
+
+Vector = tuple[float, float, float]
+Quaternion = tuple[float, float, float, float]  # w, x, y, z
+
+# Geom groups; the renderer shows the groups 0 to 2 unless told otherwise. A geom never collides by itself
+# (`NO_COLLISIONS`): the scenes list the pairs that do.
+SOLID_GROUP, VISUAL_GROUP, HIDDEN_SOLID_GROUP = 0, 1, 3
+NO_COLLISIONS = {"contype": 0, "conaffinity": 0}
+
+_S = sqrt(0.5)
+_IDENTITY: Quaternion = (1.0, 0.0, 0.0, 0.0)
+_ABOUT_X: Quaternion = (_S, _S, 0.0, 0.0)
+_ABOUT_MINUS_X: Quaternion = (_S, -_S, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Inertia:
+    """Mass [kg], centre of mass in the body's frame [m], principal axes and moments [kg m^2]."""
+
+    mass: float
+    com: Vector
+    quat: Quaternion
+    diagonal: Vector
+
+
+@dataclass(frozen=True)
+class Link:
+    """One moving link: its frame in the parent's, its joint (about z) and its inertia.
+
+    Attributes:
+        pos, quat: Frame of the link in its parent's at joint angle zero.
+        joint_range: Limits [rad].
+        damping: Of the joint [N m s/rad].
+        inertia: Of the link.
+        centre: The shoulder (links 1 to 3), elbow (4) or wrist (5 to 7) in this link's frame.
+    """
+
+    pos: Vector
+    quat: Quaternion
+    joint_range: tuple[float, float]
+    damping: float
+    inertia: Inertia
+    centre: Vector = (0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A variant of the WAM: where it stands, its seven links and its servos.
+
+    The servo force of a joint is `kp (ctrl - q) - kv qd`, with neither control nor force limits, so that a control of
+    `q_des + kv / kp * qd_des` is a PD controller.
+
+    Attributes:
+        pos, quat: Frame of the (static) base in the world.
+        shoulder: The shoulder in the base's frame.
+        links: From the base to the hand.
+        kp: Stiffness of the servos [N m/rad].
+        kv: Damping of the servos [N m s/rad].
+    """
+
+    pos: Vector
+    quat: Quaternion
+    shoulder: Vector
+    links: tuple[Link, ...]
+    kp: tuple[float, ...]
+    kv: tuple[float, ...]
+
+
+BEER_PONG_ARM = Arm(
+    pos=(0.0, 0.0, 0.6),
+    quat=_IDENTITY,
+    shoulder=(0.0, 0.0, 0.344),
+    links=(
+        Link(
+            pos=(0.0, 0.0, 0.16),
+            quat=(_S, 0.0, 0.0, -_S),
+            joint_range=(-2.6, 2.6),
+            damping=0.07,
+            inertia=Inertia(
+                mass=10.7677,
+                com=(-0.00443422, -0.00066489, -0.12189),
+                quat=(0.999995, 0.000984795, 0.00270132, 0.00136071),
+                diagonal=(0.507411, 0.462983, 0.113271),
+            ),
+            centre=(0.0, 0.0, 0.184),
+        ),
+        Link(
+            pos=(0.0, 0.0, 0.184),
+            quat=_ABOUT_MINUS_X,
+            joint_range=(-1.985, 1.985),
+            damping=0.07,
+            inertia=Inertia(
+                mass=3.87494,
+                com=(-0.00236983, -0.0154211, 0.0310561),
+                quat=(0.961781, -0.272983, 0.0167269, 0.0133385),
+                diagonal=(0.0214207, 0.0167101, 0.0126465),
+            ),
+        ),
+        Link(
+            pos=(0.0, -0.505, 0.0),
+            quat=_ABOUT_X,
+            joint_range=(-2.8, 2.8),
+            damping=0.07,
+            inertia=Inertia(
+                mass=1.80228,
+                com=(-0.0382586, 3.309e-5, -0.207508),
+                quat=(0.705455, 0.0381914, 0.0383402, 0.706686),
+                diagonal=(0.0665697, 0.0634285, 0.00622701),
+            ),
+            centre=(0.0, 0.0, -0.505),
+        ),
+        Link(
+            pos=(0.045, 0.0, 0.045),
+            quat=_ABOUT_MINUS_X,
+            joint_range=(-0.9, 3.14159),
+            damping=0.07,
+            inertia=Inertia(
+                mass=2.40017,
+                com=(0.00498512, -0.132717, -0.00022942),
+                quat=(0.546303, 0.447151, -0.548676, 0.447842),
+                diagonal=(0.0196896, 0.0152225, 0.00749914),
+            ),
+        ),
+        Link(
+            pos=(-0.045, 0.0, 0.0),
+            quat=_ABOUT_X,
+            joint_range=(-4.55, 1.25),
+            damping=0.07,
+            inertia=Inertia(
+                mass=0.12376,
+                com=(8.921e-5, 0.00435824, -0.00511217),
+                quat=(0.708528, -0.000120667, 0.000107481, 0.705683),
+                diagonal=(0.0112011, 0.0111887, 7.58188e-5),
+            ),
+            centre=(0.0, 0.0, 0.3),
+        ),
+        Link(
+            pos=(0.0, 0.0, 0.3),
+            quat=_ABOUT_MINUS_X,
+            joint_range=(-1.5707, 1.5707),
+            damping=0.07,
+            inertia=Inertia(
+                mass=0.417974,
+                com=(-0.00012262, -0.0246834, -0.0170319),
+                quat=(0.994687, -0.102891, 0.000824211, -0.00336105),
+                diagonal=(0.000555166, 0.000463174, 0.00023407),
+            ),
+        ),
+        Link(
+            pos=(0.0, -0.06, 0.0),
+            quat=_ABOUT_X,
+            joint_range=(-2.7, 2.7),
+            damping=0.07,
+            inertia=Inertia(
+                mass=0.0686475,
+                com=(-7.974e-5, -0.00323552, -0.00016313),
+                quat=(0.594752, 0.382453, 0.382453, 0.594752),
+                diagonal=(7.408e-5, 3.81466e-5, 3.76434e-5),
+            ),
+            centre=(0.0, 0.0, -0.06),
+        ),
+    ),
+    kp=(200.0, 300.0, 100.0, 100.0, 10.0, 10.0, 2.5),
+    kv=(3.5, 7.5, 2.5, 1.25, 0.15, 0.15, 0.025),
+)
+
+TABLE_TENNIS_ARM = Arm(
+    pos=(2.1, 0.0, 2.0),
+    quat=(0.0, 0.0, 1.0, 0.0),  # hangs from above
+    shoulder=(0.0, 0.0, 0.346),
+    links=(
+        Link(
+            pos=(0.0, 0.0, 0.346),
+            quat=_IDENTITY,
+            joint_range=(-2.6, 2.6),
+            damping=1.98,
+            inertia=Inertia(
+                mass=5.0,
+                com=(-0.00443422, -0.00066489, -0.128904),
+                quat=(0.69566, 0.716713, -0.0354863, 0.0334839),
+                diagonal=(0.135089, 0.113095, 0.0904426),
+            ),
+        ),
+        Link(
+            pos=(0.0, 0.0, 0.0),
+            quat=_ABOUT_MINUS_X,
+            joint_range=(-2.0, 2.0),
+            damping=0.55,
+            inertia=Inertia(
+                mass=3.87494,
+                com=(-0.00236981, -0.0154211, 0.0310561),
+                quat=(0.961794, 0.273112, -0.0169316, 0.00866592),
+                diagonal=(0.0214195, 0.0167127, 0.0126452),
+            ),
+        ),
+        Link(
+            pos=(0.0, 0.0, 0.0),
+            quat=_ABOUT_X,
+            joint_range=(-2.8, 2.8),
+            damping=1.65,
+            inertia=Inertia(
+                mass=2.20228,
+                com=(0.00683259, 3.309e-5, 0.392492),
+                quat=(0.647136, 0.0170822, 0.0143038, 0.762049),
+                diagonal=(0.0592718, 0.0592207, 0.00313419),
+            ),
+        ),
+        Link(
+            pos=(0.045, 0.0, 0.55),
+            quat=_ABOUT_MINUS_X,
+            joint_range=(-0.9, 3.1),
+            damping=0.88,
+            inertia=Inertia(
+                mass=0.500168,
+                com=(-0.0400149, -0.142717, -0.00022942),
+                quat=(0.704281, 0.706326, 0.0180333, 0.0690353),
+                diagonal=(0.0151047, 0.0148285, 0.00275805),
+            ),
+        ),
+        Link(
+            pos=(-0.045, -0.3, 0.0),
+            quat=_ABOUT_X,
+            joint_range=(-4.8, 1.3),
+            damping=0.55,
+            inertia=Inertia(
+                mass=1.05376,
+                com=(8.921e-5, 0.00435824, -0.00511217),
+                quat=(0.630602, 0.776093, 0.00401969, -0.002372),
+                diagonal=(0.000555168, 0.00046317, 0.000234072),
+            ),
+        ),
+        Link(
+            pos=(0.0, 0.0, 0.0),
+            quat=_ABOUT_MINUS_X,
+            joint_range=(-1.6, 1.6),
+            damping=0.11,
+            inertia=Inertia(
+                mass=0.517974,
+                com=(-0.00012262, -0.0246834, -0.0170319),
+                quat=(0.630602, 0.776093, 0.00401969, -0.002372),
+                diagonal=(0.000555168, 0.00046317, 0.000234072),
+            ),
+        ),
+        Link(
+            pos=(0.0, 0.0, 0.0),
+            quat=_ABOUT_X,
+            joint_range=(-2.2, 2.2),
+            damping=0.11,
+            inertia=Inertia(
+                mass=0.0828613,
+                com=(0.0, 0.0, 0.055),
+                quat=(_S, 0.0, 0.0, _S),
+                diagonal=(0.00020683, 0.00010859, 0.00010851),
+            ),
+        ),
+    ),
+    kp=(800.0, 800.0, 800.0, 800.0, 100.0, 1000.0, 100.0),
+    kv=(0.0,) * JOINTS,
+)
+
+RACKET_POS: Vector = (0.0, 0.0, 0.26)  # in the frame of link 7
+RACKET_INERTIA = Inertia(
+    mass=0.28483642,
+    com=(-0.00080438, 0.0, -0.00561726),
+    quat=(0.99999919, 0.0, -0.00127289, 0.0),
+    diagonal=(0.00088054, 0.00051001, 0.00037499),
+)
+RELEASE_POS: Vector = (0.0, 0.0, 0.035)  # in the frame of link 7
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A capsule, cylinder or (start = end) sphere on a link, in the frame at the link's centre."""
+
+    kind: mujoco.mjtGeom
+    start: Vector
+    end: Vector
+    radius: float
+    material: str = ""
+
+
+_SHELL, _DARK, _ACCENT = "arm_shell", "arm_dark", "arm_accent"
+_TUBE, _CAPSULE, _BALL = GEOM.mjGEOM_CYLINDER, GEOM.mjGEOM_CAPSULE, GEOM.mjGEOM_SPHERE
+
+# Index 0 is the base, 1 to 7 the links. At zero angles the arm points along the base's z axis; links 2, 4 and 6 turn
+# about the base's y axis, and "along the arm" is their -y.
+_LOOKS: tuple[tuple[Shape, ...], ...] = (
+    (
+        Shape(_TUBE, (0, 0, -0.344), (0, 0, -0.318), 0.135, _DARK),
+        Shape(_TUBE, (0, 0, -0.318), (0, 0, -0.215), 0.105, _SHELL),
+    ),
+    (
+        Shape(_TUBE, (0, 0, -0.215), (0, 0, -0.195), 0.092, _ACCENT),
+        Shape(_TUBE, (0, 0, -0.195), (0, 0, -0.085), 0.098, _SHELL),
+        Shape(_TUBE, (0, -0.147, -0.062), (0, 0.147, -0.062), 0.055, _SHELL),
+        Shape(_TUBE, (0, -0.15, 0), (0, -0.092, 0), 0.082, _DARK),
+        Shape(_TUBE, (0, 0.092, 0), (0, 0.15, 0), 0.082, _DARK),
+    ),
+    (
+        Shape(_TUBE, (0, 0, -0.09), (0, 0, 0.09), 0.086, _SHELL),
+        Shape(_TUBE, (0, 0, 0), (0, -0.135, 0), 0.064, _SHELL),
+    ),
+    (
+        Shape(_TUBE, (0, 0, 0.135), (0, 0, 0.155), 0.058, _ACCENT),
+        Shape(_TUBE, (0, 0, 0.155), (0, 0, 0.50), 0.05, _SHELL),
+        Shape(_CAPSULE, (0.01, 0, 0.49), (0.045, 0, 0.55), 0.046, _SHELL),
+        Shape(_TUBE, (0.045, -0.068, 0.55), (0.045, 0.068, 0.55), 0.044, _DARK),
+    ),
+    (
+        Shape(_TUBE, (0, 0, -0.05), (0, 0, 0.05), 0.05, _SHELL),
+        Shape(_CAPSULE, (0, 0, 0), (-0.045, -0.06, 0), 0.043, _SHELL),
+        Shape(_TUBE, (-0.045, -0.05, 0), (-0.045, -0.225, 0), 0.043, _SHELL),
+    ),
+    (
+        Shape(_TUBE, (0, 0, -0.075), (0, 0, -0.06), 0.038, _ACCENT),
+        Shape(_TUBE, (0, 0, -0.06), (0, 0, -0.025), 0.04, _DARK),
+        Shape(_TUBE, (0, -0.046, 0), (0, 0.046, 0), 0.03, _DARK),
+    ),
+    (
+        Shape(_TUBE, (0, 0, -0.034), (0, 0, 0.034), 0.034, _SHELL),
+        Shape(_TUBE, (0, 0, 0), (0, -0.042, 0), 0.028, _SHELL),
+    ),
+    (Shape(_TUBE, (0, 0, 0.042), (0, 0, 0.056), 0.033, _DARK),),
+)
+
+# What the ball and the table can meet: few and simple, because each costs time at every step.
+_SOLIDS: dict[int, Shape] = {
+    0: Shape(_CAPSULE, (0, 0, -0.24), (0, 0, -0.12), 0.1),
+    2: Shape(_BALL, (0, 0, 0), (0, 0, 0), 0.12),
+    3: Shape(_CAPSULE, (0, 0, 0.12), (0.02, 0, 0.53), 0.055),
+    4: Shape(_CAPSULE, (-0.03, -0.03, 0), (-0.045, -0.24, 0), 0.045),
+    6: Shape(_CAPSULE, (0, 0, 0), (0, -0.035, 0), 0.035),
+}
+
+
+def add_arm(spec: mujoco.MjSpec, arm: Arm) -> mujoco.MjsBody:
+    """Builds the arm into the spec: bodies, joints, shapes and servos.
+
+    Names: bodies `base`, `link_1` .. `link_7`, joints `joint_1` .. `joint_7`, actuators `motor_1` .. `motor_7`.
+
+    Args:
+        spec: Angles must be in radians (`spec.compiler.degree = False`).
+        arm: The variant.
+
+    Returns:
+        The body of link 7, for a hand or a racket.
+    """
+    _add_materials(spec)
+    body = spec.worldbody.add_body(name="base", pos=arm.pos, quat=arm.quat)
+    _add_link_shapes(body, 0, arm.shoulder)
+    for number, link in enumerate(arm.links, start=1):
+        body = add_body(body, f"link_{number}", link.pos, link.quat, link.inertia)
+        body.add_joint(
+            name=f"joint_{number}",
+            type=mujoco.mjtJoint.mjJNT_HINGE,
+            axis=(0, 0, 1),
+            range=link.joint_range,
+            limited=mujoco.mjtLimited.mjLIMITED_TRUE,
+            damping=link.damping,
+            actgravcomp=True,
+        )
+        _add_link_shapes(body, number, link.centre)
+    for number, (kp, kv) in enumerate(zip(arm.kp, arm.kv, strict=True), start=1):
+        motor = spec.add_actuator(name=f"motor_{number}", trntype=mujoco.mjtTrn.mjTRN_JOINT, target=f"joint_{number}")
+        motor.set_to_position(kp=kp, kv=kv)
+    return body
+
+
+def add_body(parent: mujoco.MjsBody, name: str, pos: Vector, quat: Quaternion, inertia: Inertia) -> mujoco.MjsBody:
+    """Adds a gravity-compensated part of the arm with the given inertia, whatever its geoms weigh."""
+    return parent.add_body(
+        name=name,
+        pos=pos,
+        quat=quat,
+        gravcomp=1,
+        explicitinertial=True,
+        mass=inertia.mass,
+        ipos=inertia.com,
+        iquat=inertia.quat,
+        inertia=inertia.diagonal,
+    )
+
+
+def add_hand(link_7: mujoco.MjsBody) -> None:
+    """Adds a palm with three open fingers around the ball, and the site `release` at the ball's place.
+
+    Only the palm can touch the ball; it ends 2 mm below the ball that lies in the hand.
+    """
+    link_7.add_site(name="release", pos=RELEASE_POS, size=(0.005,) * 3, rgba=(0, 0, 0, 0))
+    _add_shape(link_7, Shape(_BALL, (0, 0, -0.02), (0, 0, -0.02), 0.028), name="palm")
+    _add_shape(link_7, Shape(_TUBE, (0, 0, -0.006), (0, 0, 0.006), 0.044, _SHELL))
+    for x, y in ((1.0, 0.0), (-0.5, 0.75**0.5), (-0.5, -(0.75**0.5))):
+        root, knuckle, tip = (0.037 * x, 0.037 * y, 0.004), (0.05 * x, 0.05 * y, 0.03), (0.04 * x, 0.04 * y, 0.058)
+        _add_shape(link_7, Shape(_CAPSULE, root, knuckle, 0.008, _DARK))
+        _add_shape(link_7, Shape(_CAPSULE, knuckle, tip, 0.0065, _ACCENT))
+
+
+def add_racket(link_7: mujoco.MjsBody) -> None:
+    """Adds the body `racket` with the site `racket` at the paddle's centre; the x axis is normal to the paddle.
+
+    The colliding geoms are `bat`, `bat_back` and `handle`. The red face looks along +x, the green one along -x.
+    """
+    for start, end, radius in ((0.056, 0.085, 0.03), (0.08, 0.15, 0.02)):
+        _add_shape(link_7, Shape(_CAPSULE, (0, 0, start), (0, 0, end), radius, _SHELL if radius > 0.025 else _DARK))
+    racket = add_body(link_7, "racket", RACKET_POS, _IDENTITY, RACKET_INERTIA)
+    racket.add_site(name="racket", size=(0.005,) * 3, rgba=(0, 0, 0, 0))
+    solid = {"mass": 0, "material": "wood", "group": SOLID_GROUP, **NO_COLLISIONS}
+    for name, x, half_thickness, radius in (("bat", 0.0, 0.005, 0.075), ("bat_back", -0.0026, 0.0025, 0.0749)):
+        fromto = (x - half_thickness, 0, 0, x + half_thickness, 0, 0)
+        racket.add_geom(name=name, type=_TUBE, fromto=fromto, size=(radius, 0, 0), **solid)
+    racket.add_geom(name="handle", type=GEOM.mjGEOM_BOX, pos=(0, 0, -0.08), size=(0.005, 0.01, 0.05), **solid)
+    _add_shape(racket, Shape(_TUBE, (0.003, 0, 0), (0.0056, 0, 0), 0.0745, "racket_red"))
+    _add_shape(racket, Shape(_TUBE, (-0.0057, 0, 0), (-0.003, 0, 0), 0.0745, "racket_green"))
+
+
+def _add_link_shapes(body: mujoco.MjsBody, number: int, centre: Vector) -> None:
+    """Adds what is seen of the base (0) or a link, and what can be hit: the geom `<body's name>_solid`."""
+    for shape in _LOOKS[number]:
+        _add_shape(body, shape, centre)
+    if number in _SOLIDS:
+        _add_shape(body, _SOLIDS[number], centre, name=f"{body.name}_solid")
+
+
+def _add_shape(body: mujoco.MjsBody, shape: Shape, centre: Vector = (0.0, 0.0, 0.0), name: str = "") -> None:
+    """Adds a shape that is seen (with a material) or one that can be hit (without)."""
+    start = [a + b for a, b in zip(shape.start, centre, strict=True)]
+    end = [a + b for a, b in zip(shape.end, centre, strict=True)]
+    place = {"pos": start} if shape.kind == _BALL else {"fromto": [*start, *end]}
+    group = VISUAL_GROUP if shape.material else HIDDEN_SOLID_GROUP
+    size = (shape.radius, 0, 0)
+    geom = body.add_geom(name=name, type=shape.kind, size=size, mass=0, group=group, **place, **NO_COLLISIONS)
+    geom.material = shape.material
+
+
+def _add_materials(spec: mujoco.MjSpec) -> None:
+    for name, rgba, specular in (
+        (_SHELL, (0.93, 0.93, 0.91, 1), 0.5),
+        (_DARK, (0.17, 0.18, 0.21, 1), 0.4),
+        (_ACCENT, (0.95, 0.55, 0.12, 1), 0.4),
+        ("wood", (0.76, 0.57, 0.36, 1), 0.1),
+        ("racket_red", (0.82, 0.09, 0.10, 1), 0.1),
+        ("racket_green", (0.07, 0.55, 0.20, 1), 0.1),
+    ):
+        spec.add_material(name=name, rgba=rgba, specular=specular, shininess=0.5)

@@ -1,0 +1,99 @@
+"""Batches of MuJoCo simulations on a persistent pool of threads; no Python per time step."""
+
+from __future__ import annotations
+
+import os
+
+import mujoco
+import numpy as np
+from mujoco.rollout import Rollout
+
+from svsl.gaussians import Array, BoolArray, IntArray
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Simulator:
+    """Rolls many copies of one model forward at once.
+
+    Args:
+        model: The compiled model.
+        control_spec: What a row of controls holds (`mujoco.mjtState` bits).
+        workers: Threads; all available cores unless told. The result does not depend on it.
+    """
+
+    def __init__(self, model: mujoco.MjModel, control_spec: int, workers: int | None = None) -> None:
+        self.model, self.control_spec = model, control_spec
+        self.state_size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
+        self.control_size = mujoco.mj_stateSize(model, control_spec)
+        self._workers = workers or available_cores()
+        self._pool: Rollout | None = None
+
+    @property
+    def workers(self) -> int:
+        """Number of threads."""
+        return self._workers
+
+    @workers.setter
+    def workers(self, count: int) -> None:
+        if count != self._workers:
+            self._workers, self._pool = count, None
+
+    def run(self, states: Array, controls: Array) -> tuple[Array, Array]:
+        """Steps every row forward.
+
+        Args:
+            states: `(n, state_size)`: time, qpos, qvel.
+            controls: `(n, steps, control_size)`.
+
+        Returns:
+            The states after each step `(n, steps, state_size)`, and the sensors before it `(n, steps, ns)`.
+        """
+        if self._pool is None:
+            threads = self._workers if self._workers > 1 else 0
+            self._pool = Rollout(nthread=threads)
+            self._datas = [mujoco.MjData(self.model) for _ in range(self._workers)]
+        rows, steps = controls.shape[:2]
+        state = np.empty((rows, steps, self.state_size))
+        sensors = np.empty((rows, steps, self.model.nsensordata))
+        if rows == 0 or steps == 0:
+            return state, sensors
+        self._pool.rollout(
+            [self.model] * rows,
+            self._datas,
+            np.ascontiguousarray(states),
+            np.ascontiguousarray(controls),
+            control_spec=self.control_spec,
+            skip_checks=True,
+            nstep=steps,
+            state=state,
+            sensordata=sensors,
+            chunk_size=1,
+        )
+        return state, sensors
+
+    def sensor(self, sensors: Array, name: str) -> Array:
+        """The values of one named sensor: `(..., ns)` -> `(...)`, or `(..., d)` if it has d > 1 values."""
+        info = self.model.sensor(name)
+        values = sensors[..., info.adr[0] : info.adr[0] + info.dim[0]]
+        return values[..., 0] if info.dim[0] == 1 else values
+
+
+def diverged(states: Array, time_s: Array, dt_s: float) -> BoolArray:
+    """Which of the states `(n, size)`, due at `time_s (n,)`, blew up: MuJoCo then stops the clock."""
+    return np.asarray((np.abs(states[:, 0] - time_s) > 0.5 * dt_s) | ~np.isfinite(states).all(axis=1))
+
+
+def rising_edges(contact: BoolArray) -> BoolArray:
+    """Where a contact begins: `(..., steps)` bool."""
+    before = np.zeros_like(contact)
+    before[..., 1:] = contact[..., :-1]
+    return contact & ~before
+
+
+def first_true(flags: BoolArray) -> IntArray:
+    """Index of the first True along the last axis, or the length of that axis if there is none."""
+    return np.where(flags.any(axis=-1), flags.argmax(axis=-1), flags.shape[-1])

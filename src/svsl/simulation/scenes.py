@@ -1,0 +1,367 @@
+"""The MuJoCo scenes of beer pong and table tennis around the one arm of `arm.py`.
+
+Both models have ten degrees of freedom: `qpos[:7]` are the arm's joints, `qpos[7:]` is the world position of the ball
+(three slides: the ball does not rotate, so no contact can spin it).
+
+Collisions are an explicit list of pairs, each with its own contact parameters: the ball with everything, the arm with
+the table; never the arm with itself, the floor, the net or its own stand. That is faster here than MuJoCo's broad
+phase, and the numbers are those of the pair, with no mixing rules in between.
+
+What is only there to be seen costs a tenth of a step. `looks=False` gives the same dynamics, state and sensors, bit for
+bit, without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import cos, pi, sin, tan
+
+import mujoco
+
+from svsl.simulation.arm import (
+    BEER_PONG_ARM,
+    GEOM,
+    HIDDEN_SOLID_GROUP,
+    JOINTS,
+    NO_COLLISIONS,
+    SOLID_GROUP,
+    TABLE_TENNIS_ARM,
+    VISUAL_GROUP,
+    Vector,
+    add_arm,
+    add_hand,
+    add_racket,
+)
+
+BEER_PONG_START = (0.0, 1.35, 0.0, 1.18, 0.0, -0.786, -1.59)
+TABLE_TENNIS_START = (0.0, 0.0, 0.0, 1.5, 0.0, 0.0, 1.5)
+
+BALL_RADIUS = 0.025
+BALL_MASS = 0.1
+
+# The published cup stands with its axis off the context; the tasks keep that, so that their returns mean the same.
+CUP_AXIS_OFFSET = (0.0, -0.1337249)
+CUP_SIDES = 16
+CUP_INNER_RADIUS = 0.0701
+CUP_OUTER_RADIUS = 0.0804
+CUP_TOP = 0.946
+CUP_FLOOR = 0.865
+BEER_PONG_TABLE_TOP = 0.8125
+WALL_FRONT = -2.41
+
+TABLE_TENNIS_TABLE_TOP = 0.77
+TABLE_HALF_LENGTH = 1.37
+TABLE_HALF_WIDTH = 0.7625
+NET_TOP = 0.9225
+
+_BOX, _PLANE, _CYLINDER = GEOM.mjGEOM_BOX, GEOM.mjGEOM_PLANE, GEOM.mjGEOM_CYLINDER
+_HIDDEN = (0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Contact:
+    """Parameters of a pair; negative `solref` are stiffness and damping, positive a time constant and damping ratio."""
+
+    solref: tuple[float, float]
+    sliding_friction: float = 0.1
+    torsional_friction: float = 0.1
+    dimensions: int = 4
+
+
+BEER_PONG_BOUNCE = Contact(solref=(-10000, -10))
+CUP_CONTACT = Contact(solref=(-10000, -100), sliding_friction=1.0)
+TABLE_TENNIS_BOUNCE = Contact(solref=(0.1, 0.03))
+ARM_CONTACT = Contact(solref=(0.02, 1), sliding_friction=1.0, torsional_friction=0.005, dimensions=3)
+
+
+def beer_pong_model(looks: bool = True) -> mujoco.MjModel:
+    """A newly compiled model of `beer_pong_spec`; the caller may change it."""
+    return beer_pong_spec(looks).compile()
+
+
+def table_tennis_model(looks: bool = True) -> mujoco.MjModel:
+    """A newly compiled model of `table_tennis_spec`; the caller may change it."""
+    return table_tennis_spec(looks).compile()
+
+
+def beer_pong_spec(looks: bool = True) -> mujoco.MjSpec:
+    """The arm before a table with a cup, and a wall behind it; it throws towards -y.
+
+    The cup is the mocap body `cup`: `mocap_pos = (x, y, 0)` puts its axis at (x, y); a context plus `CUP_AXIS_OFFSET`
+    is that point. The ball touches `cup_bottom` if and only if it is in the cup.
+
+    Deviations from the published scene: one table box instead of two that overlap (the higher one, which the reward
+    looks at), which ends at the wall instead of inside it; the cup's wall is a regular tube of boxes with the mean
+    radii of its twelve meshes, without the slit and the one bouncy piece, and ends at the table instead of going
+    through it; the cylinders are not tilted by 0.0008 rad. The arm is too short to reach the table: `arm_table` is
+    there for scenes that are changed.
+    """
+    spec = _scene(timestep=0.005, middle=(0.0, -1.1, 0.9), light=(-0.75, -0.5, -1.0))
+    world = spec.worldbody
+    add_hand(add_arm(spec, BEER_PONG_ARM))
+    _add_ball(spec, rgba=(1.0, 0.62, 0.1, 1))
+    _add_static(spec, "floor", _PLANE, (0, 0, 0), (0, 0, 0.05), material="floor")
+    table_end, half_height = -1.25, BEER_PONG_TABLE_TOP / 2
+    table_middle, half_length = (table_end + WALL_FRONT) / 2, (table_end - WALL_FRONT) / 2
+    _add_static(spec, "table", _BOX, (0, table_middle, half_height), (0.4, half_length, half_height), "wooden_table")
+    _add_static(spec, "pedestal", _BOX, (0, 0, 0.3025), (0.1, 0.1, 0.3), "stand")
+    _add_static(spec, "wall", _BOX, (0, WALL_FRONT - 0.04, 1.1), (0.4, 0.04, 1.1), "wall")
+    _add_cup(spec, (CUP_AXIS_OFFSET[0], -1.6 + CUP_AXIS_OFFSET[1]))
+    _add_camera(world, eye=(2.7, 0.3, 1.85), target=(0.0, -1.12, 1.0), fovy=45)
+
+    ball = (mujoco.mjtObj.mjOBJ_BODY, "ball")
+    _add_contact_sensor(spec, "ball_table", _geom("table"), ball)
+    _add_contact_sensor(spec, "ball_wall", _geom("wall"), ball)
+    _add_contact_sensor(spec, "ball_cup_bottom", _geom("cup_bottom"), ball)
+    _add_contact_sensor(spec, "ball_cup", (mujoco.mjtObj.mjOBJ_BODY, "cup"), ball)
+    _add_contact_sensor(spec, "ball_floor", _geom("floor"), ball)
+    _add_contact_sensor(spec, "arm_table", _geom("table"), (mujoco.mjtObj.mjOBJ_XBODY, "base"))
+    for number in range(1, JOINTS + 1):
+        _add_sensor(spec, f"torque_{number}", "JOINTACTFRC", mujoco.mjtObj.mjOBJ_JOINT, f"joint_{number}")
+    _add_sensor(spec, "release_pos", "FRAMEPOS", mujoco.mjtObj.mjOBJ_SITE, "release")
+    _add_sensor(spec, "release_vel", "FRAMELINVEL", mujoco.mjtObj.mjOBJ_SITE, "release")
+    _add_collisions(spec, BEER_PONG_BOUNCE, arm_reaches_table=("link_3_solid", "link_4_solid", "link_6_solid", "palm"))
+    if not looks:
+        _delete_looks(spec)
+    return spec
+
+
+def table_tennis_spec(looks: bool = True) -> mujoco.MjSpec:
+    """The arm hangs above one end of a table (x > 0) with a racket; the ball is served from the other end.
+
+    `target` and `serve` are mocap bodies that only mark places on the table. The net is wider than the table, as in the
+    published scene.
+    """
+    spec = _scene(timestep=0.002, middle=(0.5, 0.0, 1.0), light=(0.35, 0.55, -1.0))
+    world = spec.worldbody
+    add_racket(add_arm(spec, TABLE_TENNIS_ARM))
+    _add_ball(spec, rgba=(1.0, 0.62, 0.1, 1))
+    _add_static(spec, "floor", _PLANE, (0, 0, 0), (0, 0, 0.05), material="floor")
+    half_size = (TABLE_HALF_LENGTH, TABLE_HALF_WIDTH, 0.01)
+    _add_static(spec, "table", _BOX, (0, 0, TABLE_TENNIS_TABLE_TOP - 0.01), half_size, "table")
+    net_half_height = (NET_TOP - TABLE_TENNIS_TABLE_TOP) / 2
+    _add_static(spec, "net", _BOX, (0, 0, NET_TOP - net_half_height), (0.01, 0.915, net_half_height), "net")
+    _add_table_tennis_looks(spec)
+    for name, x, rgba in (("target", -0.7, (0.9, 0.15, 0.15, 0.9)), ("serve", -0.9, (1.0, 0.62, 0.1, 0.9))):
+        marker = world.add_body(name=name, pos=(x, 0, TABLE_TENNIS_TABLE_TOP), mocap=True)
+        _add_look(marker, _CYLINDER, (0, 0, 0.002), (0.05, 0.002, 0), rgba=rgba)
+    _add_camera(world, eye=(-1.15, -3.75, 2.3), target=(0.45, 0.0, 1.0), fovy=45)
+
+    ball = (mujoco.mjtObj.mjOBJ_BODY, "ball")
+    _add_contact_sensor(spec, "ball_racket", _geom("bat"), ball)
+    _add_contact_sensor(spec, "ball_table", _geom("table"), ball)
+    _add_contact_sensor(spec, "ball_net", _geom("net"), ball)
+    _add_contact_sensor(spec, "ball_floor", _geom("floor"), ball)
+    _add_contact_sensor(spec, "arm_table", _geom("table"), (mujoco.mjtObj.mjOBJ_XBODY, "base"))
+    _add_sensor(spec, "racket_pos", "FRAMEPOS", mujoco.mjtObj.mjOBJ_SITE, "racket")
+    _add_sensor(spec, "racket_normal", "FRAMEXAXIS", mujoco.mjtObj.mjOBJ_SITE, "racket")
+    _add_collisions(
+        spec, TABLE_TENNIS_BOUNCE, arm_reaches_table=("link_3_solid", "link_4_solid", "link_6_solid", "bat", "handle")
+    )
+    if not looks:
+        _delete_looks(spec)
+    return spec
+
+
+def _scene(timestep: float, middle: Vector, light: Vector) -> mujoco.MjSpec:
+    """An empty scene around `middle`: options, sky, a sun that shines along `light`, and materials."""
+    spec = mujoco.MjSpec()
+    spec.compiler.degree = False
+    spec.option.timestep = timestep
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    spec.option.gravity = (0, 0, -9.81)
+    spec.stat.center, spec.stat.extent = middle, 2.5
+    spec.visual.global_.offwidth, spec.visual.global_.offheight = 1920, 1440
+    spec.visual.quality.shadowsize = 4096
+    spec.visual.map.shadowclip = 1.6
+    spec.visual.headlight.ambient = (0.42, 0.42, 0.43)
+    spec.visual.headlight.diffuse = (0.30, 0.30, 0.30)
+    spec.visual.headlight.specular = (0.1, 0.1, 0.1)
+    _add_materials(spec)
+    spec.worldbody.add_light(
+        pos=[m - 3 * direction for m, direction in zip(middle, light, strict=True)],
+        dir=light,
+        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+        diffuse=(0.55, 0.54, 0.52),
+        castshadow=True,
+    )
+    return spec
+
+
+def _add_materials(spec: mujoco.MjSpec) -> None:
+    spec.add_texture(
+        name="sky",
+        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        rgb1=(0.72, 0.82, 0.92),
+        rgb2=(0.97, 0.97, 0.97),
+        width=256,
+        height=1536,
+    )
+    spec.add_texture(
+        name="checker",
+        type=mujoco.mjtTexture.mjTEXTURE_2D,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+        rgb1=(0.80, 0.81, 0.82),
+        rgb2=(0.72, 0.74, 0.76),
+        width=512,
+        height=512,
+    )
+    textures = [""] * int(mujoco.mjtTextureRole.mjNTEXROLE)
+    textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "checker"
+    spec.add_material(name="floor", textures=textures, texrepeat=(1, 1), texuniform=True)
+
+
+def _add_ball(spec: mujoco.MjSpec, rgba: tuple[float, ...]) -> None:
+    """Adds the body `ball` at the origin on the slides `ball_x`, `ball_y`, `ball_z`: its position is their qpos."""
+    ball = spec.worldbody.add_body(name="ball")
+    for axis, name in enumerate("xyz"):
+        direction = [float(axis == i) for i in range(3)]
+        ball.add_joint(name=f"ball_{name}", type=mujoco.mjtJoint.mjJNT_SLIDE, axis=direction)
+    ball.add_geom(
+        name="ball",
+        type=GEOM.mjGEOM_SPHERE,
+        size=(BALL_RADIUS, 0, 0),
+        mass=BALL_MASS,
+        rgba=rgba,
+        **NO_COLLISIONS,
+    )
+
+
+def _add_cup(spec: mujoco.MjSpec, axis: tuple[float, float]) -> None:
+    """Adds the mocap body `cup`: a tube of boxes, a base, a bottom and the goal sites."""
+    cup = spec.worldbody.add_body(name="cup", pos=(*axis, 0), mocap=True)
+    red, white = (0.86, 0.10, 0.12, 0.5), (0.97, 0.95, 0.93, 1)
+    radius = (CUP_INNER_RADIUS + CUP_OUTER_RADIUS) / 2
+    half_size = (
+        (CUP_OUTER_RADIUS - CUP_INNER_RADIUS) / 2,
+        radius * tan(pi / CUP_SIDES),
+        (CUP_TOP - BEER_PONG_TABLE_TOP) / 2,
+    )
+    for side in range(CUP_SIDES):
+        angle = 2 * pi * side / CUP_SIDES
+        quat = (cos(angle / 2), 0, 0, sin(angle / 2))
+        pos = (radius * cos(angle), radius * sin(angle), (CUP_TOP + BEER_PONG_TABLE_TOP) / 2)
+        cup.add_geom(name=f"cup_{side}", type=_BOX, pos=pos, quat=quat, size=half_size, rgba=red, **NO_COLLISIONS)
+        rim = (half_size[0] + 0.0015, (radius + half_size[0]) * tan(pi / CUP_SIDES), 0.003)
+        _add_look(cup, _BOX, (*pos[:2], CUP_TOP + 0.0007 - rim[2]), rim, rgba=white, quat=quat)
+    for name, bottom, top, r in (("cup_base", 0.760, 0.850, 0.08), ("cup_bottom", 0.845, CUP_FLOOR, 0.07)):
+        size = (r, (top - bottom) / 2, 0)
+        pos = (0, 0, (top + bottom) / 2)
+        cup.add_geom(name=name, type=_CYLINDER, pos=pos, size=size, rgba=white, **NO_COLLISIONS)
+    cup.add_site(name="cup_goal", pos=(0, 0, 0.950), rgba=_HIDDEN)
+    cup.add_site(name="cup_goal_final", pos=(0, 0, CUP_FLOOR), rgba=_HIDDEN)
+
+
+def _add_table_tennis_looks(spec: mujoco.MjSpec) -> None:
+    """Lines, legs and the gantry that carries the arm: nothing can touch them."""
+    world, top, white, steel = spec.worldbody, TABLE_TENNIS_TABLE_TOP, (0.95, 0.95, 0.95, 1), (0.3, 0.32, 0.36, 1)
+    length, width = TABLE_HALF_LENGTH, TABLE_HALF_WIDTH
+    for y, half_width in ((-width + 0.01, 0.01), (width - 0.01, 0.01), (0.0, 0.0025)):
+        _add_look(world, _BOX, (0, y, top), (length, half_width, 0.0006), rgba=white)
+    for x in (-length + 0.01, length - 0.01):
+        _add_look(world, _BOX, (x, 0, top), (0.01, width, 0.0006), rgba=white)
+        for y in (-0.6, 0.6):
+            leg_half_height = (top - 0.02) / 2
+            leg = (x * 0.8, y, leg_half_height)
+            _add_look(world, _BOX, leg, (0.03, 0.03, leg_half_height), rgba=steel)
+    _add_look(world, _BOX, (0, 0, NET_TOP), (0.011, 0.916, 0.008), rgba=white)
+    x, _, z = TABLE_TENNIS_ARM.pos
+    _add_look(world, _BOX, (x + 0.3, 0, z + 0.05), (0.45, 0.09, 0.05), rgba=steel)
+    _add_look(world, _BOX, (x + 0.7, 0, (z + 0.1) / 2), (0.07, 0.09, (z + 0.1) / 2), rgba=steel)
+    _add_look(world, _BOX, (x + 0.7, 0, 0.02), (0.35, 0.45, 0.02), rgba=steel)
+
+
+_STATIC_COLOURS = {
+    "table": (0.12, 0.36, 0.56, 1),
+    "wooden_table": (0.74, 0.56, 0.38, 1),
+    "stand": (0.30, 0.32, 0.36, 1),
+    "wall": (0.80, 0.84, 0.88, 1),
+    "net": (0.92, 0.94, 0.96, 0.55),
+}
+
+
+def _add_static(
+    spec: mujoco.MjSpec,
+    name: str,
+    kind: mujoco.mjtGeom,
+    pos: Vector,
+    size: Vector,
+    material: str,
+) -> None:
+    """Adds a fixed geom that can be hit."""
+    look = {"rgba": _STATIC_COLOURS[material]} if material in _STATIC_COLOURS else {"material": material}
+    spec.worldbody.add_geom(name=name, type=kind, pos=pos, size=size, **look, **NO_COLLISIONS)
+
+
+def _add_look(
+    body: mujoco.MjsBody,
+    kind: mujoco.mjtGeom,
+    pos: Vector,
+    size: Vector,
+    rgba: tuple[float, ...],
+    quat: tuple[float, ...] = (1, 0, 0, 0),
+) -> None:
+    """Adds a geom that is only seen."""
+    body.add_geom(type=kind, pos=pos, quat=quat, size=size, rgba=rgba, mass=0, group=VISUAL_GROUP, **NO_COLLISIONS)
+
+
+def _add_collisions(spec: mujoco.MjSpec, bounce: Contact, arm_reaches_table: tuple[str, ...]) -> None:
+    """Lets the ball collide with every solid geom, and these parts of the arm with the table."""
+    solids = [geom.name for geom in spec.geoms if geom.group in (SOLID_GROUP, HIDDEN_SOLID_GROUP)]
+    for name in solids:
+        if name != "ball":
+            _add_pair(spec, "ball", name, CUP_CONTACT if name.startswith("cup") else bounce)
+    for name in arm_reaches_table:
+        _add_pair(spec, name, "table", ARM_CONTACT)
+
+
+def _add_pair(spec: mujoco.MjSpec, first: str, second: str, contact: Contact) -> None:
+    sliding, torsional = contact.sliding_friction, contact.torsional_friction
+    spec.add_pair(
+        geomname1=first,
+        geomname2=second,
+        solref=contact.solref,
+        condim=contact.dimensions,
+        friction=(sliding, sliding, torsional, 0.1, 0.1),
+    )
+
+
+def _delete_looks(spec: mujoco.MjSpec) -> None:
+    for geom in list(spec.geoms):
+        if geom.group == VISUAL_GROUP:
+            spec.delete(geom)
+
+
+def _add_camera(world: mujoco.MjsBody, eye: Vector, target: Vector, fovy: float) -> None:
+    """Adds the camera `scene` at `eye`, upright, looking at `target`."""
+    ahead = [b - a for a, b in zip(eye, target, strict=True)]
+    right = (ahead[1], -ahead[0], 0.0)
+    up = (-ahead[0] * ahead[2], -ahead[1] * ahead[2], ahead[0] ** 2 + ahead[1] ** 2)
+    camera = world.add_camera(name="scene", pos=eye, fovy=fovy)
+    camera.alt.type = mujoco.mjtOrientation.mjORIENTATION_XYAXES
+    camera.alt.xyaxes = (*right, *up)
+
+
+def _geom(name: str) -> tuple[mujoco.mjtObj, str]:
+    return mujoco.mjtObj.mjOBJ_GEOM, name
+
+
+def _add_contact_sensor(
+    spec: mujoco.MjSpec, name: str, first: tuple[mujoco.mjtObj, str], second: tuple[mujoco.mjtObj, str]
+) -> None:
+    """Adds a sensor that counts the contacts of two things (body, geom, or XBODY for a body with its subtree)."""
+    spec.add_sensor(
+        name=name,
+        type=mujoco.mjtSensor.mjSENS_CONTACT,
+        objtype=first[0],
+        objname=first[1],
+        reftype=second[0],
+        refname=second[1],
+        intprm=(1 << int(mujoco.mjtConDataField.mjCONDATA_FOUND), 0, 1),
+    )
+
+
+def _add_sensor(spec: mujoco.MjSpec, name: str, kind: str, objtype: mujoco.mjtObj, objname: str) -> None:
+    sensor_type = getattr(mujoco.mjtSensor, f"mjSENS_{kind}")
+    spec.add_sensor(name=name, type=sensor_type, objtype=objtype, objname=objname)

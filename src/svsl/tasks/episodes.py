@@ -1,0 +1,55 @@
+"""What the simulated tasks share: limits of memory, boxes, and single episodes to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from svsl.gaussians import Array
+from svsl.tasks.base import Outcome
+
+_MOST_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One episode, state by state.
+
+    Attributes:
+        states: `(steps, size)`, MuJoCo's time, qpos and qvel after each step.
+        dt_s: Time between states.
+        ball: `(steps, 3)`, positions of the ball.
+        mocap: `(m, 3)`, positions of the scene's movable bodies.
+        release: Step from which the ball is free.
+    """
+
+    states: Array
+    dt_s: float
+    ball: Array
+    mocap: Array
+    release: int
+
+
+def distance_to_box(points: Array, low: Array, high: Array) -> Array:
+    """Distance of each row to the box; 0 inside."""
+    return np.sqrt(((points - np.clip(points, low, high)) ** 2).sum(axis=1))
+
+
+def running_sum(values: Array) -> Array:
+    """Sums of rows `(n, steps)`, rounded alike however many zeros follow (NumPy's `sum` is not)."""
+    return np.cumsum(values, axis=1)[:, -1] if values.shape[1] else np.zeros(len(values))
+
+
+def in_batches(evaluate: Callable[[Array, Array], Outcome], contexts: Array, parameters: Array) -> Outcome:
+    """Evaluates rows in batches that fit in memory; an episode's outcome does not depend on its batch."""
+    if len(contexts) <= _MOST_AT_ONCE:
+        return evaluate(contexts, parameters)
+    starts = range(0, len(contexts), _MOST_AT_ONCE)
+    parts = [evaluate(contexts[s : s + _MOST_AT_ONCE], parameters[s : s + _MOST_AT_ONCE]) for s in starts]
+    return Outcome(
+        np.concatenate([part.returns for part in parts]),
+        np.concatenate([part.success for part in parts]),
+        {name: np.concatenate([part.info[name] for part in parts]) for name in parts[0].info},
+    )
