@@ -61,7 +61,7 @@ class TableTennis:
         self.initial_mean, self.initial_cov = np.zeros(self.parameter_dim), np.eye(self.parameter_dim)
         self.model = table_tennis_model()
         self.dt_s = float(self.model.opt.timestep)
-        self.simulator = Simulator(self.model, mujoco.mjtState.mjSTATE_CTRL.value)
+        self.simulator = Simulator(table_tennis_model(looks=False), mujoco.mjtState.mjSTATE_CTRL.value)
 
     @property
     def workers(self) -> int:
