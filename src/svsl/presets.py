@@ -76,10 +76,16 @@ _TABLE_TENNIS = SVSLConfig(
 # by task and learner; the first of each is the default
 PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     ("planar-reacher", "svsl"): {"paper": Preset(_PLANAR_REACHER)},
-    ("beer-pong", "svsl"): {"paper": Preset(_BEER_PONG)},
+    ("beer-pong", "svsl"): {
+        "paper": Preset(_BEER_PONG),
+        # a surrogate on twice the episodes is far less noisy: the throw is found in half the iterations
+        "efficient": Preset(replace(_BEER_PONG, buffer=512, reject_outside=True)),
+    },
     ("table-tennis", "svsl"): {
         "paper": Preset(_TABLE_TENNIS),
-        "efficient": Preset(replace(_TABLE_TENNIS, expert_batch=26, reject_outside=True), {"distance": "plain"}),
+        "efficient": Preset(
+            replace(_TABLE_TENNIS, expert_batch=26, buffer=1134, reject_outside=True), {"distance": "plain"}
+        ),
     },
 }
 

@@ -69,7 +69,7 @@ class BeerPong:
     context_low = np.array([-0.32, -2.2])
     context_high = np.array([0.32, -1.2])
     parameter_dim = 2 * JOINTS + 1
-    initial_mean = np.zeros(2 * JOINTS + 1)
+    initial_mean = np.array(2 * JOINTS * [0.0] + [0.5])
     initial_cov = np.diag(2 * [5 * v for v in (0.05, 1, 0.05, 1, 0.05, 1, 0.05)] + [0.25])
     penalty = -40.0
 
