@@ -25,7 +25,7 @@ def test_train_eval_plot_from_the_shell() -> None:
     done = svsl("train", "planar-reacher", *SMALL, "--seed", "3")
     assert done.returncode == 0, done.stderr
     run = Path("runs/planar-reacher-seed3")
-    for name in ("contexts", "learning", "postures"):
+    for name in ("contexts", "learning", "postures", "success"):
         assert f"figure   {run}/figures/{name}.png" in done.stdout
         assert (run / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert "return_mean" in done.stdout

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from svsl import Outcome, SkillLibrary, Task
-from svsl.evaluation import evaluate, execute, finite_outcome, mixture_entropy, uniform_contexts
+from svsl.evaluation import evaluate, execute, finite_outcome, mixture_entropy, success_map, uniform_contexts
 from svsl.gaussians import Array, LinearGaussian
 from svsl.mixture import Mixture
 from svsl.random import stream
@@ -65,6 +65,22 @@ def test_mixture_entropy_of_overlapping_experts_by_quadrature() -> None:
     exact = -np.trapezoid(np.exp(log_density) * log_density, grid[:, 0])
     estimates = mixture_entropy(mixture, np.zeros((40, 1)), 1000, stream(1))
     assert estimates.mean() == pytest.approx(exact, abs=0.02)
+
+
+def test_success_map_weighs_components_by_their_gating() -> None:
+    class Halves(Unimodal):
+        """Component k succeeds where the first context has the sign of k - 0.5."""
+
+        def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+            return Outcome(np.zeros(len(contexts)), (parameters[:, 0] > 0.5) == (contexts[:, 0] > 0))
+
+    contexts = LinearGaussian.unconditional(np.zeros((2, 2)), 100 * np.stack([np.eye(2)] * 2))
+    experts = LinearGaussian.build(np.zeros((2, 3, 2)), np.array([[0.0] * 3, [1.0] * 3]), np.stack([np.eye(3)] * 2))
+    mixture = Mixture(np.log(np.array([0.3, 0.7])), contexts, experts)
+    task = Halves()
+    image = success_map(library_of(task, mixture), task, (0, 1), 4, stream(0))
+    # the first context runs along the columns
+    np.testing.assert_allclose(image, np.tile([0.3, 0.3, 0.7, 0.7], (4, 1)), rtol=1e-12)
 
 
 def test_contexts_are_uniform_in_the_box() -> None:

@@ -85,7 +85,7 @@ def test_files_of_a_run_and_a_comparison(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["plot", folders[0]]) == 0
     assert main(["plot", *folders, "--out", "both.png"]) == 0
     names = [line.split()[-1] for line in capsys.readouterr().out.splitlines()]
-    assert len(names) == 4
+    assert len(names) == 5
     for name in names:
         picture = imread(Path(name))
         assert picture[..., :3].std() > 0.05, "not blank"

@@ -101,10 +101,10 @@ def test_the_number_of_workers_and_the_batch_change_nothing(model: mujoco.MjMode
     expected = simulator.run(states, controls)
     for workers in (2, 3, 1):
         simulator.workers = workers
-        assert simulator.workers == workers
         for _ in range(2):  # the second time on used memory
             for result, wanted in zip(simulator.run(states, controls), expected, strict=True):
                 np.testing.assert_array_equal(result, wanted)
+        assert len(simulator._datas) == simulator.workers == workers  # the pool is a new one
     rows = np.array([6, 2, 2, 0])
     for result, wanted in zip(simulator.run(states[rows], controls[rows]), expected, strict=True):
         np.testing.assert_array_equal(result, wanted[rows])

@@ -191,6 +191,101 @@ def test_the_returns_of_one_strike_by_hand(task: TableTennis) -> None:
     assert 5 + 2 * (1 - tanh(0.12**2)) < outcome.returns[0] < 7  # a hit is nearer than the racket is wide
 
 
+RACKET, TARGET = np.array([1.0, 0.0, 1.0]), SERVED[:2]
+
+
+def scripted(
+    task: TableTennis, monkeypatch: pytest.MonkeyPatch, ball: dict[int, list[float]], touches: dict[int, str]
+) -> Outcome:
+    """An episode in which the ball is where we say, from step to step, and touches what we say; the racket rests."""
+    path = np.tile([3.0, 3.0, 3.0], (1600, 1))  # far from everything unless told
+    for step, point in ball.items():
+        path[step] = point
+    model, size = task.simulator.model, task.simulator.state_size
+
+    def run(states: Array, controls: Array) -> tuple[Array, Array]:
+        count = controls.shape[1]
+        begin = round(states[0, 0] / 0.002)
+        after, sensors = np.zeros((1, count, size)), np.zeros((1, count, model.nsensordata))
+        after[0, :, 0] = (begin + 1 + np.arange(count)) * 0.002
+        after[0, :, 8:11] = path[begin + 1 : begin + 1 + count]
+        for name, value in (("racket_pos", RACKET), ("racket_normal", np.array([1.0, 0, 0]))):
+            first = model.sensor(name).adr[0]
+            sensors[0, :, first : first + 3] = value
+        for step, names in touches.items():
+            if begin <= step < begin + count:
+                for name in names.split():
+                    sensors[0, step - begin, model.sensor(f"ball_{name}").adr[0]] = 1
+        return after, sensors
+
+    monkeypatch.setattr(task.simulator, "run", run)
+    return evaluate(task, SERVED, changed(STILL, 1.0))
+
+
+def near(distance: float) -> float:
+    return 1 - tanh(distance**2)
+
+
+FRONT, LAND, ON_TARGET = [1.1, 0.0, 1.0], [-0.7, 0.4, 0.8], [-0.7, 0.1, 0.8]  # distances 0.1, 0.3 and 0
+NEARER = [1.05, 0.0, 1.0]  # 0.05 from the racket
+
+
+@pytest.mark.parametrize(
+    ("ball", "touches", "returns", "mode", "landed"),
+    [
+        # the first landing after the hit decides
+        ({10: FRONT, 20: LAND, 21: ON_TARGET}, {10: "racket", 20: "table", 21: "table"}, (0.1, 0.3), "backhand", True),
+        ({10: FRONT, 20: LAND, 25: NEARER}, {10: "racket", 20: "table"}, (0.1, 0.3), "backhand", True),
+        # whatever happens on the table before the hit, or with it
+        ({50: FRONT, 60: LAND}, {40: "table", 50: "racket", 60: "table"}, (0.1, 0.3), "backhand", True),
+        ({50: FRONT, 60: LAND}, {50: "racket table", 60: "table"}, (0.1, 0.3), "backhand", True),
+        # in another chunk than the hit
+        ({99: FRONT, 100: LAND}, {99: "racket", 100: "table"}, (0.1, 0.3), "backhand", True),
+        ({100: FRONT, 1450: LAND}, {0: "table", 100: "racket", 1450: "table"}, (0.1, 0.3), "backhand", True),
+        # no table: the nearest way past the target after the hit and before the floor
+        ({5: ON_TARGET, 10: FRONT, 20: LAND}, {10: "racket", 30: "floor"}, (0.1, 0.3), "backhand", False),
+        (
+            {10: FRONT, 20: LAND, 40: ON_TARGET},
+            {10: "racket", 30: "floor", 40: "table"},
+            (0.1, 0.3),
+            "backhand",
+            False,
+        ),
+        ({10: FRONT, 20: LAND, 99: ON_TARGET}, {10: "racket", 30: "floor"}, (0.1, 0.3), "backhand", False),
+        # a hit by the other face, and a second one by the first
+        (
+            {9: [0.9, 0, 1.0], 20: FRONT, 30: LAND},
+            {9: "racket", 20: "racket", 30: "table"},
+            (0.1, 0.3),
+            "forehand",
+            True,
+        ),
+        # no hit: the nearest before the floor
+        ({10: FRONT, 20: NEARER}, {15: "floor", 20: "racket", 30: "table"}, (0.1,), "no hit", False),
+        ({10: FRONT, 120: NEARER}, {15: "floor", 120: "racket"}, (0.1,), "no hit", False),
+        ({10: FRONT, 120: NEARER}, {5: "table", 130: "table"}, (0.05,), "no hit", False),
+    ],
+)
+def test_the_rules_by_hand(
+    task: TableTennis,
+    monkeypatch: pytest.MonkeyPatch,
+    ball: dict[int, list[float]],
+    touches: dict[int, str],
+    returns: tuple[float, ...],
+    mode: str,
+    landed: bool,
+) -> None:
+    outcome = scripted(task, monkeypatch, ball, touches)
+    if mode == "no hit":
+        wanted = 0.2 * near(returns[0])
+    elif landed:
+        wanted = 2 * near(returns[0]) + 4 * near(returns[1]) + 1
+    else:
+        wanted = 2 * near(returns[0]) + near(returns[1])
+    assert outcome.returns[0] == pytest.approx(wanted, abs=1e-12)
+    assert (outcome.info["mode"][0], outcome.info["landed"][0]) == (mode, landed)
+
+
 def test_a_ball_that_lands_on_its_own_side_is_no_success(task: TableTennis) -> None:
     wide = TableTennis()
     wide.context_high = np.array([1.4, 0.8, -0.2, 0.65])

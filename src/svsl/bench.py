@@ -16,13 +16,15 @@ from rich.console import Console
 from rich.table import Table
 
 from svsl import reference
-from svsl.gaussians import IntArray
+from svsl.gaussians import Array, IntArray
 from svsl.learners.base import SearchSpace
 from svsl.learners.svsl import SVSL, SVSLConfig
 from svsl.library import SkillLibrary
 from svsl.presets import find_preset
 from svsl.random import stream
+from svsl.simulation.rollout import available_cores
 from svsl.tasks import Task, make_task
+from svsl.tasks.episodes import SimulatedTask
 from svsl.training import numeric_settings
 
 TASK = "planar-reacher"
@@ -43,6 +45,17 @@ class UpdateTiming(TypedDict):
     iteration_ms: float
 
 
+class RolloutTiming(TypedDict):
+    """`evaluate` of a simulated task beside bare MuJoCo stepping the same number of steps on the same threads."""
+
+    task: str
+    workers: int
+    batch: int
+    episodes_per_s: float
+    share_of_bare: float
+    us_per_step: float
+
+
 class FullRun(TypedDict):
     """The paper's whole planar reacher as one process."""
 
@@ -60,6 +73,7 @@ class BenchResult(TypedDict):
     linear_growth: float
     episodes_per_s: float
     library_sample_us: float
+    rollouts: list[RolloutTiming]
     full: FullRun | None
 
 
@@ -70,12 +84,14 @@ def run(full: bool = False) -> BenchResult:
         updates = [_time_updates(task, count) for count in COMPONENT_COUNTS]
         episodes_per_s = _time_task(task)
         sample_us = _time_library(task)
+        rollouts = [timing for name in ("beer-pong", "table-tennis") for timing in _time_rollouts(name)]
     return {
         "updates": updates,
         "growth": updates[-1]["iteration_ms"] / updates[0]["iteration_ms"],
         "linear_growth": COMPONENT_COUNTS[-1] / COMPONENT_COUNTS[0],
         "episodes_per_s": episodes_per_s,
         "library_sample_us": sample_us,
+        "rollouts": rollouts,
         "full": _full_run() if full else None,
     }
 
@@ -104,6 +120,15 @@ def show(result: BenchResult) -> None:
     )
     print(f"planar reacher: {result['episodes_per_s']:,.0f} episodes/s in batches of {_EXPERT_BATCH}")
     print(f"library: {result['library_sample_us']:.0f} microseconds to sample a skill for one context")
+    table = Table(title="Simulated tasks: evaluate, and its speed as a share of bare mujoco.rollout")
+    for name in ("task", "threads", "batch", "episodes/s", "share of bare", "us/step and thread, bare"):
+        table.add_column(name, justify="right")
+    for t in result["rollouts"]:
+        table.add_row(
+            t["task"], str(t["workers"]), str(t["batch"]), f"{t['episodes_per_s']:.0f}", f"{t['share_of_bare']:.0%}",
+            f"{t['us_per_step']:.2f}",
+        )  # fmt: skip
+    console.print(table)
     if result["full"] is not None:
         f = result["full"]
         print(
@@ -213,6 +238,40 @@ def _time_library(task: Task) -> float:
     library = SkillLibrary(mixture, np.asarray(task.context_low), np.asarray(task.context_high))
     context, rng = np.array([5.0, 1.0]), stream(0, 3)
     return _best_ms(lambda: library.sample(context, rng), 200) * 1e3
+
+
+def _time_rollouts(name: str) -> list[RolloutTiming]:
+    """Times valid episodes of the initial search distribution."""
+    task = make_task(name)
+    assert isinstance(task, SimulatedTask)
+    rng = stream(0, 4)
+    factor = np.linalg.cholesky(task.initial_cov)
+    contexts = rng.uniform(task.context_low, task.context_high, (1024, len(task.context_low)))
+    parameters = task.initial_mean + rng.standard_normal((1024, task.parameter_dim)) @ factor.T
+    parameters[:, -1] = np.abs(parameters[:, -1]) + 0.2
+    runs = np.flatnonzero(task.evaluate(contexts, parameters, rng).info["simulated"])[:256]
+    contexts, parameters = contexts[runs], parameters[runs]
+    cases = [(available_cores(), 256), (available_cores(), 24), (available_cores(), 12), (1, 24)]
+    return [_time_rollout(task, name, contexts[:batch], parameters[:batch], workers) for workers, batch in cases]
+
+
+def _time_rollout(task: SimulatedTask, name: str, contexts: Array, parameters: Array, workers: int) -> RolloutTiming:
+    simulator, rng, count = task.simulator, stream(0, 5), len(contexts)
+    simulator.workers = workers
+    evaluate_ms = _best_ms(lambda: task.evaluate(contexts, parameters, rng), 1)
+    steps = int(np.asarray(task.evaluate(contexts, parameters, rng).info["steps"], dtype=np.float64).mean())
+    start = np.zeros((count, simulator.state_size))
+    start[:, 10] = 100.0  # the ball falls freely
+    control = np.zeros((count, steps, simulator.control_size))
+    bare_ms = _best_ms(lambda: simulator.run(start, control), 1)
+    return {
+        "task": name,
+        "workers": workers,
+        "batch": count,
+        "episodes_per_s": count / evaluate_ms * 1e3,
+        "share_of_bare": bare_ms / evaluate_ms,
+        "us_per_step": bare_ms * 1e3 * workers / (count * steps),
+    }
 
 
 def _best_ms(work: Callable[[], object], calls: int, repeats: int = 3) -> float:

@@ -64,7 +64,7 @@ class TaskEnv(gymnasium.Env[Array, Array]):
         info["success"] = bool(outcome.success[0])
         return self._context.copy(), float(outcome.returns[0]), True, False, info
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8] | None:
         """The scene before the episode, or at its end."""
         if self.render_mode != "rgb_array":
             return None

@@ -74,6 +74,30 @@ def mixture_entropy(mixture: Mixture, contexts: Array, samples: int, rng: np.ran
     return entropies
 
 
+def success_map(
+    library: SkillLibrary, task: Task, dims: tuple[int, int], cells: int, rng: np.random.Generator, repeats: int = 1
+) -> Array:
+    """Success of component means over a grid of two context dimensions: `(cells, cells)`, the second dimension first.
+
+    In each cell every component with a gating probability of at least 0.01 is run once and counts with that
+    probability: the expectation that the paper estimates from 100 draws. Further context dimensions are drawn
+    uniformly, `repeats` times.
+    """
+    low, high = np.asarray(task.context_low), np.asarray(task.context_high)
+    centres = (np.arange(cells) + 0.5) / cells
+    grid = np.stack(np.meshgrid(centres, centres), axis=-1).reshape(-1, 2)
+    contexts = rng.random((repeats * len(grid), len(low)))
+    contexts[:, list(dims)] = np.tile(grid, (repeats, 1))
+    contexts = low + (high - low) * contexts
+    gating = library.gating(contexts)
+    gating = np.where(gating >= ACTIVE_PROBABILITY, gating, 0.0)
+    gating /= gating.sum(axis=1, keepdims=True)
+    rows, components = np.nonzero(gating)
+    success = task.evaluate(contexts[rows], library.mixture.component_means(contexts[rows], components), rng).success
+    expected = np.bincount(rows, weights=gating[rows, components] * np.asarray(success), minlength=len(contexts))
+    return expected.reshape(repeats, cells, cells).mean(axis=0)
+
+
 def evaluate(
     library: SkillLibrary, task: Task, rng: np.random.Generator, contexts: int = 2000
 ) -> dict[str, float | dict[str, float]]:

@@ -13,13 +13,14 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse, Rectangle
 
-from svsl.evaluation import uniform_contexts
+from svsl.evaluation import ACTIVE_PROBABILITY, success_map, uniform_contexts
 from svsl.files import write_bytes
 from svsl.gaussians import Array
 from svsl.library import SkillLibrary
 from svsl.random import stream
 from svsl.runs import PLOT_STREAM, MetricsRow, Run
 from svsl.tasks import Task
+from svsl.tasks.episodes import SimulatedTask
 from svsl.tasks.planar_reacher import PlanarReacher
 
 # Paul Tol's "muted" scheme: distinct for every kind of colour vision
@@ -44,6 +45,10 @@ def plot_run(run: Run) -> list[Path]:
     metrics = run.read_metrics()
     if metrics:
         figures["learning"] = learning_figure(metrics)
+    if library.context_dim > 1:
+        figures["success"] = success_figure(library, task, run.config.seed)
+    if isinstance(task, SimulatedTask):
+        figures["ball"] = ball_figure(library, task, run.config.seed)
     if isinstance(task, PlanarReacher):
         figures["postures"] = postures_figure(library, task, run.config.seed)
     return [_save(figure, run.figures / f"{name}.png") for name, figure in figures.items()]
@@ -146,6 +151,59 @@ def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
 
 def _draw_box(axes: Axes, low: Array, high: Array, **style: Any) -> None:
     axes.add_patch(Rectangle((float(low[0]), float(low[1])), *(high - low), fill=False, **style))
+
+
+# ---- success --------------------------------------------------------------------------------------------------------
+
+
+def success_figure(library: SkillLibrary, task: Task, seed: int = 0, cells: int = 20) -> Figure:
+    """Success of the library over the context box, one panel for each two context dimensions."""
+    first_dims = range(0, library.context_dim - 1, 2)
+    figure = Figure(figsize=(6 * len(first_dims), 5.2), layout="constrained")
+    rng = stream(seed, PLOT_STREAM, 2)
+    for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
+        dims = (dim, dim + 1)
+        image = success_map(library, task, dims, cells, rng, repeats=1 if library.context_dim == 2 else 3)
+        draw_success_map(axes, image, library.context_low[list(dims)], library.context_high[list(dims)])
+        axes.set_xlabel(f"context {dims[0]}")
+        axes.set_ylabel(f"context {dims[1]}")
+    return figure
+
+
+def draw_success_map(axes: Axes, image: Array, low: Array, high: Array) -> None:
+    """A map of success rates `(rows, columns)` over a box, dark where it fails."""
+    extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
+    picture = axes.imshow(image, origin="lower", extent=extent, vmin=0, vmax=1, cmap="cividis", aspect="auto")
+    axes.figure.colorbar(picture, ax=axes, label="success rate")
+    axes.set_title(f"mean success {image.mean():.1%}", fontsize=10)
+
+
+# ---- simulated balls ------------------------------------------------------------------------------------------------
+
+
+def ball_figure(library: SkillLibrary, task: SimulatedTask, seed: int = 0) -> Figure:
+    """Height of the ball over time for the components at home in each of four contexts (the paper's Figure 2g)."""
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    rng = stream(seed, PLOT_STREAM, 3)
+    low, high = library.context_low, library.context_high
+    contexts = low + (high - low) * (0.15 + 0.7 * rng.random((4, len(low))))
+    for axes, context in zip(figure.subplots(2, 2).ravel(), contexts, strict=True):
+        draw_ball_heights(axes, library, task, context)
+    return figure
+
+
+def draw_ball_heights(axes: Axes, library: SkillLibrary, task: SimulatedTask, context: Array) -> None:
+    """Height of the ball over time for every component with a gating probability of at least 0.01 in one context."""
+    for k in map(int, np.flatnonzero(library.gating(context) >= ACTIVE_PROBABILITY)):
+        path = task.trajectory(context, library.mean(context, k))
+        time = path.dt_s * np.arange(len(path.ball))
+        free = slice(max(path.release - 1, 0), None)
+        axes.plot(time[free], path.ball[free, 2], color=component_color(k), lw=1.4, label=f"component {k}")
+    axes.set_xlabel("time [s]")
+    axes.set_ylabel("height of the ball [m]")
+    axes.set_title("context " + ", ".join(f"{value:.2f}" for value in context), fontsize=10)
+    axes.legend(fontsize=7)
+    axes.grid(alpha=0.3)
 
 
 # ---- learning curves ------------------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""MuJoCo models of the robot tasks and their batched rollouts."""
+"""MuJoCo models of the robot tasks, their batched rollouts and pictures."""

@@ -42,7 +42,9 @@ class _Throws:
     sensors: Array  # (n, 500, ns)
     torque_cost: Array  # (n,), mean over the episode of the summed squared torques
     arm_states: Array  # (n, steps, state), valid up to each release
+    arm_sensors: Array  # (n, steps, ns), likewise
     diverged: BoolArray  # (n,)
+    steps: Array  # (n,), of the whole episode
 
 
 class BeerPong:
@@ -92,14 +94,18 @@ class BeerPong:
         """Throws once per row; deterministic."""
         return in_batches(self._evaluate, contexts, parameters)
 
-    def trajectory(self, context: Array, parameters: Array) -> Trajectory:
-        """All states of one throw, with the ball in the hand until its release."""
-        steps = self.steps(parameters[None])
-        throws = self._simulate(context[None], *self._desired(parameters[None], steps), steps)
-        arm = throws.arm_states[0, : steps[0]]
-        states = np.concatenate([arm, throws.flight[0]])
+    def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
+        """All states of one throw, with the ball in the hand until its release; see `SimulatedTask`."""
+        runs = parameters is not None and self._evaluate(context[None], parameters[None]).info["simulated"][0]
+        chosen = parameters if runs and parameters is not None else np.array([*np.zeros(2 * JOINTS), DURATION_RANGE[0]])
+        steps = self.steps(chosen[None])
+        throws = self._simulate(context[None], *self._desired(chosen[None], steps), steps)
+        arm = throws.arm_states[0, : steps[0]].copy()
+        # the sensors of a state come with the step after it
+        arm[:, _BALL] = self.simulator.sensor(throws.arm_sensors[0, 1 : steps[0] + 1], "release_pos")
+        states = np.concatenate([arm, throws.flight[0]]) if runs else arm[:1]
         cup = np.array([*(context + CUP_AXIS_OFFSET), 0.0])
-        return Trajectory(states, self.dt_s, states[:, _BALL], cup[None], int(steps[0]))
+        return Trajectory(states, self.dt_s, states[:, _BALL], cup[None], min(int(steps[0]), len(states)))
 
     def steps(self, parameters: Array) -> Array:
         """Steps of each movement: `(n,)`."""
@@ -167,7 +173,7 @@ class BeerPong:
         cost = (arm_cost + running_sum(self._squared_torque(flight_sensors))) / (steps + FLIGHT_STEPS)
         failed = diverged(released, steps * self.dt_s, self.dt_s)
         failed |= diverged(flight[:, -1], (steps + FLIGHT_STEPS) * self.dt_s, self.dt_s)
-        return _Throws(flight, released, flight_sensors, cost, arm, failed)
+        return _Throws(flight, released, flight_sensors, cost, arm, sensors, failed, steps + FLIGHT_STEPS)
 
     def _squared_torque(self, sensors: Array) -> Array:
         first = self.model.sensor("torque_1").adr[0]
@@ -203,6 +209,7 @@ class BeerPong:
             "arm_hits_table": (self.simulator.sensor(throws.sensors, "arm_table") > 0).any(axis=1),
             "final_distance": np.sqrt(final_sq),
             "torque": throws.torque_cost,
+            "steps": throws.steps,
         }
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
+import mujoco
 import numpy as np
 
 from svsl.gaussians import Array
-from svsl.tasks.base import Outcome
+from svsl.simulation.rollout import Simulator
+from svsl.tasks.base import Outcome, Task
 
 _MOST_AT_ONCE = 256
 
@@ -30,6 +33,18 @@ class Trajectory:
     ball: Array
     mocap: Array
     release: int
+
+
+@runtime_checkable
+class SimulatedTask(Task, Protocol):
+    """A task with a MuJoCo model, whose episodes can be looked at state by state."""
+
+    model: mujoco.MjModel
+    simulator: Simulator
+
+    def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
+        """All states of one episode; the start alone without parameters, or with ones that cannot be run."""
+        ...
 
 
 def distance_to_box(points: Array, low: Array, high: Array) -> Array:

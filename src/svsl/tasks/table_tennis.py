@@ -76,12 +76,13 @@ class TableTennis:
         """Plays one ball per row; deterministic."""
         return in_batches(self._evaluate, contexts, parameters)
 
-    def trajectory(self, context: Array, parameters: Array) -> Trajectory:
-        """All states of one strike, to its full length."""
-        steps = self.steps(parameters[None])
-        control = self._desired(parameters[None], int(steps[0]))
+    def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
+        """All states of one strike, to its full length; see `SimulatedTask`."""
         full = self._full_contexts(context[None])
-        states, _ = self.simulator.run(self._start(full), np.clip(control, *self._limits))
+        states = self._start(full)[:, None]
+        if parameters is not None and self._evaluate(context[None], parameters[None]).info["simulated"][0]:
+            control = self._desired(parameters[None], int(self.steps(parameters[None])[0]))
+            states, _ = self.simulator.run(states[:, 0], control)
         target, serve = (np.array([*full[0, part], TABLE_TENNIS_TABLE_TOP]) for part in (slice(0, 2), slice(2, 4)))
         return Trajectory(states[0], self.dt_s, states[0, :, _BALL], np.stack([target, serve]), 0)
 

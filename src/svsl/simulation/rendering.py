@@ -1,0 +1,53 @@
+"""Pictures of MuJoCo scenes, without a screen."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from svsl.errors import SvslError
+from svsl.gaussians import Array
+from svsl.tasks.episodes import SimulatedTask, Trajectory
+
+
+class SceneRenderer:
+    """Draws the states of a simulated task.
+
+    Args:
+        task: A task with a MuJoCo model.
+        width: Of a picture, in pixels.
+        height: Of a picture, in pixels.
+
+    Raises:
+        SvslError: If the task has no model, or no OpenGL library is installed.
+    """
+
+    def __init__(self, task: object, width: int = 640, height: int = 480) -> None:
+        if not isinstance(task, SimulatedTask):
+            raise SvslError(f"a {type(task).__name__} has no MuJoCo model to render")
+        self.task, self._data = task, mujoco.MjData(task.model)
+        try:
+            self._renderer = mujoco.Renderer(task.model, height, width)
+        except Exception as error:  # MuJoCo raises whatever the missing library makes it raise
+            raise SvslError(
+                "rendering needs OpenGL: install libegl1 and libgl1-mesa-dri (Debian, Ubuntu), and set MUJOCO_GL=egl "
+                f"if MuJoCo is imported before svsl ({error})"
+            ) from None
+
+    def frame(self, trajectory: Trajectory, step: int) -> NDArray[np.uint8]:
+        """The picture `(height, width, 3)` of one state."""
+        full = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
+        mujoco.mj_setState(self.task.model, self._data, trajectory.states[step], full)
+        self._data.mocap_pos[:] = trajectory.mocap
+        mujoco.mj_forward(self.task.model, self._data)
+        self._renderer.update_scene(self._data, camera="scene")
+        return np.array(self._renderer.render())
+
+    def last_frame(self, context: Array, parameters: Array | None) -> NDArray[np.uint8]:
+        """The scene before an episode (no parameters, or ones that cannot be run) or at its end."""
+        return self.frame(self.task.trajectory(context, parameters), -1)
+
+    def close(self) -> None:
+        """Frees the drawing context."""
+        self._renderer.close()
