@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import svsl  # before MuJoCo, so that pictures can be drawn without a screen
+
 TESTS = Path(__file__).parent
+assert svsl.__version__
 
 
 @pytest.fixture(autouse=True)

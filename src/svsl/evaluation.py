@@ -115,13 +115,14 @@ def evaluate(
         `mixture_entropy`: entropy of `pi(theta|c)`, averaged over contexts.
         `coverage`: share of contexts where the mean of the most probable component succeeds.
         `active_components`: components with a gating probability of at least 0.01, averaged over contexts.
-        `diagnostics`: means of the task's own named diagnostics, executing component means.
+        `diagnostics`: means of the task's own named diagnostics, executing component means, where they are defined.
     """
     mixture = library.mixture
     result = execute(mixture, task, contexts, rng)
     gating = np.exp(mixture.log_gating(result.contexts))
     best = mixture.component_means(result.contexts, gating.argmax(axis=1))
     entropy = mixture_entropy(mixture, result.contexts[:ENTROPY_CONTEXTS], ENTROPY_SAMPLES, rng)
+    numeric = {name: values for name, values in result.mean.info.items() if values.dtype.kind in "biuf"}
     return {
         "return_mean": float(result.mean.returns.mean()),
         "success_rate": float(result.mean.success.mean()),
@@ -131,8 +132,8 @@ def evaluate(
         "coverage": float(np.mean(task.evaluate(result.contexts, best, rng).success)),
         "active_components": float((gating >= ACTIVE_PROBABILITY).sum(axis=1).mean()),
         "diagnostics": {
-            name: float(np.asarray(values, dtype=np.float64).mean())
-            for name, values in result.mean.info.items()
-            if values.dtype.kind in "biuf"
+            name: float(np.nanmean(finite))
+            for name, values in numeric.items()
+            if np.isfinite(finite := np.asarray(values, dtype=np.float64)).any()
         },
     }

@@ -351,7 +351,7 @@ _SOLIDS: dict[int, Shape] = {
     2: Shape(_BALL, (0, 0, 0), (0, 0, 0), 0.12),
     3: Shape(_CAPSULE, (0, 0, 0.12), (0.02, 0, 0.53), 0.055),
     4: Shape(_CAPSULE, (-0.03, -0.03, 0), (-0.045, -0.24, 0), 0.045),
-    6: Shape(_CAPSULE, (0, 0, 0), (0, -0.035, 0), 0.035),
+    6: Shape(_CAPSULE, (0, 0, 0), (0, -0.033, 0), 0.035),  # 2 mm short of the ball in the hand
 }
 
 

@@ -20,7 +20,7 @@ from svsl.simulation.scenes import (
     beer_pong_model,
 )
 from svsl.tasks.base import Outcome
-from svsl.tasks.episodes import Trajectory, distance_to_box, in_batches, running_sum
+from svsl.tasks.episodes import Trajectory, distance_to_box, in_batches, running_sum, scattered
 
 FLIGHT_STEPS = 500
 DURATION_RANGE = (0.1, 1.3)
@@ -73,7 +73,7 @@ class BeerPong:
     parameter_dim = 2 * JOINTS + 1
     initial_mean = np.array(2 * JOINTS * [0.0] + [0.5])
     initial_cov = np.diag(2 * [5 * v for v in (0.05, 1, 0.05, 1, 0.05, 1, 0.05)] + [0.25])
-    penalty = -40.0
+    penalty = -100.0
 
     def __init__(self, velocity_share: float = 1.0) -> None:
         self.velocity_share = velocity_share
@@ -102,7 +102,9 @@ class BeerPong:
         throws = self._simulate(context[None], *self._desired(chosen[None], steps), steps)
         arm = throws.arm_states[0, : steps[0]].copy()
         # the sensors of a state come with the step after it
-        arm[:, _BALL] = self.simulator.sensor(throws.arm_sensors[0, 1 : steps[0] + 1], "release_pos")
+        held = throws.arm_sensors[0, 1 : steps[0] + 1]
+        arm[:, _BALL] = self.simulator.sensor(held, "release_pos")
+        arm[:, _BALL_VELOCITY] = self.simulator.sensor(held, "release_vel")
         states = np.concatenate([arm, throws.flight[0]]) if runs else arm[:1]
         cup = np.array([*(context + CUP_AXIS_OFFSET), 0.0])
         return Trajectory(states, self.dt_s, states[:, _BALL], cup[None], min(int(steps[0]), len(states)))
@@ -120,7 +122,7 @@ class BeerPong:
         count, duration = len(contexts), parameters[:, -1]
         outside = distance_to_box(contexts, self.context_low, self.context_high)
         excess = duration - np.clip(duration, *DURATION_RANGE)
-        bad_context, bad_duration = outside > 0, excess != 0
+        bad_context, bad_duration = ~(outside <= 0), ~(excess == 0)  # also NaN
         returns = np.where(bad_context, -30 - outside**2, -30 - 10 * excess**2)
         movable = np.flatnonzero(~bad_context & ~bad_duration)
         steps = self.steps(parameters[movable])
@@ -140,8 +142,7 @@ class BeerPong:
         scores = self._score(contexts[run], self._simulate(contexts[run], position[fits], velocity[fits], steps[fits]))
         returns[run] = scores.pop("returns")
         for name, values in scores.items():
-            info[name] = np.zeros(count, dtype=values.dtype)
-            info[name][run] = values
+            info[name] = scattered(values, run, count)
         return Outcome(returns, info["in_cup"].astype(bool), info)
 
     def _simulate(self, contexts: Array, position: Array, velocity: Array, steps: Array) -> _Throws:
@@ -154,8 +155,8 @@ class BeerPong:
         control[..., -1] = 0.0
         start = np.zeros((count, self.simulator.state_size))
         start[:, 1 : 1 + JOINTS], start[:, _BALL] = BEER_PONG_START, _FAR_AWAY
-        arm = np.empty((count, length, self.simulator.state_size))
-        sensors = np.empty((count, length, self.model.nsensordata))
+        arm = np.zeros((count, length, self.simulator.state_size))
+        sensors = np.zeros((count, length, self.model.nsensordata))
         rows, state = np.arange(count), start
         for begin in range(0, length, _CHUNK):
             rows = np.flatnonzero(steps >= begin)  # one step more than the movement: its sensors are the release
@@ -184,7 +185,10 @@ class BeerPong:
         axis = contexts + CUP_AXIS_OFFSET
         ball, final = throws.flight[:, :, _BALL], throws.flight[:, -1, _BALL]
         top, bottom = (np.column_stack([axis, np.full(len(axis), z)]) for z in (_CUP_GOAL_Z, CUP_FLOOR))
-        least_sq = ((ball - top[:, None]) ** 2).sum(axis=2).min(axis=1)
+        held = self.simulator.sensor(throws.arm_sensors, "release_pos")
+        moving = np.arange(held.shape[1]) <= (throws.steps - FLIGHT_STEPS)[:, None]
+        held_sq = np.where(moving, ((held - top[:, None]) ** 2).sum(axis=2), np.inf).min(axis=1)
+        least_sq = np.minimum(held_sq, ((ball - top[:, None]) ** 2).sum(axis=2).min(axis=1))
         final_sq = ((final - bottom) ** 2).sum(axis=1)
         touch = {
             name: self.simulator.sensor(throws.sensors, f"ball_{name}") > 0 for name in ("table", "wall", "cup_bottom")

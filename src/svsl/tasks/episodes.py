@@ -8,8 +8,9 @@ from typing import Protocol, runtime_checkable
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
-from svsl.gaussians import Array
+from svsl.gaussians import Array, IntArray
 from svsl.simulation.rollout import Simulator
 from svsl.tasks.base import Outcome, Task
 
@@ -55,6 +56,13 @@ def distance_to_box(points: Array, low: Array, high: Array) -> Array:
 def running_sum(values: Array) -> Array:
     """Sums of rows `(n, steps)`, rounded alike however many zeros follow (NumPy's `sum` is not)."""
     return np.cumsum(values, axis=1)[:, -1] if values.shape[1] else np.zeros(len(values))
+
+
+def scattered(values: NDArray[np.generic], rows: IntArray, count: int) -> NDArray[np.generic]:
+    """`values` of the simulated `rows` among `count` episodes; NaN, False, 0 or "" for the others."""
+    result = np.zeros(count, dtype=values.dtype) if values.dtype.kind != "f" else np.full(count, np.nan)
+    result[rows] = values
+    return result
 
 
 def in_batches(evaluate: Callable[[Array, Array], Outcome], contexts: Array, parameters: Array) -> Outcome:

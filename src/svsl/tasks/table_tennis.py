@@ -14,7 +14,7 @@ from svsl.simulation.arm import JOINTS
 from svsl.simulation.rollout import Simulator, diverged, first_true
 from svsl.simulation.scenes import TABLE_TENNIS_START, TABLE_TENNIS_TABLE_TOP, table_tennis_model
 from svsl.tasks.base import Outcome
-from svsl.tasks.episodes import Trajectory, distance_to_box, in_batches, running_sum
+from svsl.tasks.episodes import Trajectory, distance_to_box, in_batches, running_sum, scattered
 
 DURATION_RANGE = (0.1, 5.0)
 SERVE_HEIGHT, SERVE_VELOCITY = 1.76, (2.5, 0.0, 1.0)
@@ -40,7 +40,8 @@ class TableTennis:
     joint limits (minus its mean distance to them).
 
     An episode ends when the ball lands after the hit or falls on the floor: the return cannot change any more. Success:
-    the ball lands on the other side within 0.2 m of the target.
+    the ball lands on the other side within 0.2 m of the target. A hit with the green face is a forehand, one with the
+    red face a backhand.
 
     The return follows the paper's appendix. The published code differs: plain distances; one less for a wrong duration;
     the sum of distances for a wrong context; the ball's distance to the target counts only near the table's height; the
@@ -114,7 +115,7 @@ class TableTennis:
         count, duration = len(contexts), parameters[:, -1]
         outside = distance_to_box(contexts, self.context_low, self.context_high)
         excess = np.abs(duration - np.clip(duration, *DURATION_RANGE))
-        bad_context, bad_duration = outside > 0, excess > 0
+        bad_context, bad_duration = ~(outside <= 0), ~(excess <= 0)  # also NaN
         returns = np.where(bad_context, -20 * outside**2, -3 * excess)
         movable = np.flatnonzero(~bad_context & ~bad_duration)
         steps = self.steps(parameters[movable])
@@ -136,8 +137,7 @@ class TableTennis:
             "invalid_path": bad_path,
         }
         for name, values in rally.info().items():
-            info[name] = np.zeros(count, dtype=values.dtype)
-            info[name][run] = values
+            info[name] = scattered(values, run, count)
         return Outcome(returns, np.asarray(info["success"], dtype=bool), info)
 
 
@@ -221,7 +221,7 @@ class _Rally:
             "mode": np.where(self.hit, face, "no hit"),
             "hit": self.hit,
             "landed": self.landed,
-            "landing_error": np.where(self.landed, error, np.inf),
+            "landing_error": np.where(self.landed, error, np.nan),
             "diverged": self.failed,
             "steps": self.simulated_steps,
         }
