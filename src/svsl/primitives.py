@@ -63,25 +63,32 @@ def strike(weights: Array, durations: Array, length: int, dt_s: float) -> Array:
         Position offsets `(n, length, j)`.
     """
     time = np.arange(length) * dt_s
-    phase = time / durations[:, None]
-    value, _ = _faded(np.minimum(phase, 1.0))
-    end_value, end_slope = _faded(np.ones((len(durations), 1)))
+    phase = np.minimum(time / durations[:, None], 1.0)
     after = np.clip(time - durations[:, None], 0.0, _REST_S)
     glide = (after - after**2 / (2 * _REST_S)) / durations[:, None]
-    value = np.where((phase > 1)[..., None], end_value + end_slope * glide[..., None], value)
-    return _combine(value, weights)
+    # joint by joint along contiguous time: the longest arrays there are
+    offsets = np.empty((*weights.shape[:2], length))
+    growth = np.exp(2 * phase)  # the bases' ratios are powers of it
+    second, third = np.exp(-0.5) * growth, np.exp(-2.0) * growth**2
+    scale = 1 / ((1 + second + third) * (1 + np.exp(6.0) / growth**6))
+    end_slope = _slope_at_end()
+    for joint in range(weights.shape[1]):
+        w = weights[:, joint, :, None]
+        offsets[:, joint] = scale * (w[:, 0] + second * w[:, 1] + third * w[:, 2])
+        offsets[:, joint] += glide * (end_slope[0] * w[:, 0] + end_slope[1] * w[:, 1] + end_slope[2] * w[:, 2])
+    return offsets.transpose(0, 2, 1)
 
 
 _REST_S = 2.0
 
 
+def _slope_at_end() -> Array:
+    """Derivatives of a strike's three faded bases by the phase at its end."""
+    value, slope = radial_bases(np.array(1.0), np.array([0.0, 0.5, 1.0]), 0.25)
+    fade = 1 / (1 + np.exp(-6.0))
+    return np.asarray(fade * slope + 12 * fade * (1 - fade) * value)
+
+
 def _combine(bases: Array, weights: Array) -> Array:
     """`sum_b bases (n, length, b) weights (n, j, b)`, rounded alike whatever the length (BLAS would not be)."""
     return sum(bases[..., b, None] * weights[:, None, :, b] for b in range(bases.shape[-1]))  # type: ignore[return-value]
-
-
-def _faded(phase: Array) -> tuple[Array, Array]:
-    """The bases of a strike and their derivatives by the phase."""
-    value, slope = radial_bases(phase, np.array([0.0, 0.5, 1.0]), 0.25)
-    fade = 1 / (1 + np.exp(6 - 12 * phase))[..., None]
-    return fade * value, fade * slope + 12 * fade * (1 - fade) * value

@@ -178,7 +178,8 @@ class BeerPong:
 
     def _squared_torque(self, sensors: Array) -> Array:
         first = self.model.sensor("torque_1").adr[0]
-        return (sensors[..., first : first + JOINTS] ** 2).sum(axis=-1)
+        torque = sensors[..., first : first + JOINTS]
+        return np.einsum("ntj,ntj->nt", torque, torque)
 
     def _score(self, contexts: Array, throws: _Throws) -> dict[str, Array]:
         """Returns and diagnostics of simulated throws, by name."""
@@ -188,7 +189,8 @@ class BeerPong:
         held = self.simulator.sensor(throws.arm_sensors, "release_pos")
         moving = np.arange(held.shape[1]) <= (throws.steps - FLIGHT_STEPS)[:, None]
         held_sq = np.where(moving, ((held - top[:, None]) ** 2).sum(axis=2), np.inf).min(axis=1)
-        least_sq = np.minimum(held_sq, ((ball - top[:, None]) ** 2).sum(axis=2).min(axis=1))
+        gap = ball - top[:, None]
+        least_sq = np.minimum(held_sq, np.einsum("nti,nti->nt", gap, gap).min(axis=1))
         final_sq = ((final - bottom) ** 2).sum(axis=1)
         touch = {
             name: self.simulator.sensor(throws.sensors, f"ball_{name}") > 0 for name in ("table", "wall", "cup_bottom")

@@ -105,6 +105,19 @@ class TableTennis:
         weights = parameters[:, :-1].reshape(-1, JOINTS, 3)
         return strike(weights, parameters[:, -1], length, self.dt_s) + TABLE_TENNIS_START
 
+    def _excess(self, path: Array, steps: IntArray) -> Array:
+        """Mean distance of each path `(n, length, j)` to the joint limits over its own steps; 0 where it keeps them."""
+        low, high = self._limits
+        excess = np.zeros(len(path))
+        far = np.flatnonzero(
+            ((path.max(axis=1, initial=-np.inf) > high) | (path.min(axis=1, initial=np.inf) < low)).any(axis=1)
+        )
+        beyond = path[far] - np.clip(path[far], low, high)
+        within = np.arange(path.shape[1]) < steps[far, None]
+        distance = np.where(within, np.sqrt((beyond**2).sum(axis=2)), 0.0)
+        excess[far] = running_sum(distance) / steps[far]
+        return excess
+
     def _start(self, contexts: Array) -> Array:
         start = np.zeros((len(contexts), self.simulator.state_size))
         start[:, 1 : 1 + JOINTS], start[:, _BALL_VELOCITY] = TABLE_TENNIS_START, SERVE_VELOCITY
@@ -120,9 +133,7 @@ class TableTennis:
         movable = np.flatnonzero(~bad_context & ~bad_duration)
         steps = self.steps(parameters[movable])
         control = self._desired(parameters[movable], int(steps.max(initial=0)))
-        beyond = control - np.clip(control, *self._limits)
-        within = np.arange(control.shape[1]) < steps[:, None]
-        excess_path = running_sum(np.where(within, np.sqrt((beyond**2).sum(axis=2)), 0.0)) / np.maximum(steps, 1)
+        excess_path = self._excess(control, steps)
         fits = excess_path == 0
         bad_path = np.zeros(count, dtype=bool)
         bad_path[movable[~fits]] = True
