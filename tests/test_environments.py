@@ -13,7 +13,7 @@ import svsl.environments
 from svsl import SvslError, make_task
 from svsl.random import stream
 from svsl.simulation.rendering import SceneRenderer
-from svsl.tasks.episodes import SimulatedTask
+from svsl.tasks.simulated import SimulatedTask
 
 
 @pytest.mark.parametrize("name", svsl.environments.NAMES)

@@ -16,6 +16,7 @@ from svsl.gaussians import LinearGaussian
 from svsl.mixture import Mixture
 from svsl.random import stream
 from svsl.runs import Run
+from svsl.tasks.beer_pong import BeerPong
 from svsl.tasks.planar_reacher import PlanarReacher
 from toys import Bimodal
 
@@ -54,6 +55,22 @@ def test_postures_end_at_the_tips_of_the_means(library: SkillLibrary) -> None:
         tip = task.joints(library.mean(context, component)[None])[0, -1]
         np.testing.assert_allclose([np.asarray(x)[-1], np.asarray(y)[-1]], tip)
         assert axes.lines[component].get_color() == plots.component_color(component)
+
+
+def test_ball_heights_start_at_the_release_and_end_where_the_ball_does() -> None:
+    task = BeerPong()
+    contexts = LinearGaussian.unconditional(np.tile([0.0, -1.7], (2, 1)), np.stack([np.eye(2)] * 2))
+    bias = np.array([[*np.full(14, 0.2), 0.6], [*np.full(14, -0.1), 0.4]])
+    experts = LinearGaussian.build(np.zeros((2, 15, 2)), bias, np.stack([np.eye(15)] * 2))
+    library = SkillLibrary(Mixture(np.log([0.5, 0.5]), contexts, experts), task.context_low, task.context_high)
+    axes, context = Figure().subplots(), np.array([0.1, -1.6])
+    plots.draw_ball_heights(axes, library, task, context)
+    assert len(axes.lines) == 2
+    for component, line in enumerate(axes.lines):
+        path = task.trajectory(context, bias[component])
+        time, height = (np.asarray(values) for values in line.get_data())
+        assert (height[0], height[-1]) == (path.ball[path.release - 1, 2], path.ball[-1, 2])
+        assert time[-1] == pytest.approx(0.005 * (len(path.ball) - 1))
 
 
 def test_colours_repeat_only_after_27_components() -> None:

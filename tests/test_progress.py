@@ -14,14 +14,21 @@ from svsl.training import Status
 
 ROW = {"milestone": 6, "return_mean": -1.25, "success_rate": 0.5, "components": 6}
 STATUS = Status(
-    Progress(7, 60, 120, 350, 0.1, -2.5, {"failed_steps": 0, "deleted": 2}), 1_234_567, 3, 61.0, 45_600.0, 3725.0, ROW
+    Progress(7, 60, 120, 350, 0.1, -2.5, {"failed_steps": 0, "deleted": 2}),
+    1_234_567,
+    3,
+    4,
+    61.0,
+    45_600.0,
+    3725.0,
+    ROW,
 )
 
 
 def test_a_line_says_it_all() -> None:
     assert describe(STATUS) == (
         "component 7/60, iteration 120/350, 1.23 M episodes (45.6 k/s), newest -2.5, "
-        "test return -1.250 (success 50%, 6 components), deleted 2, NaN or infinite returns 3, "
+        "test return -1.250 (success 50%, 6 components), deleted 2, diverged simulations 4, NaN or infinite returns 3, "
         "elapsed 1:01, remaining 1:02:05"
     )
 

@@ -11,7 +11,8 @@ import pytest
 
 from svsl.gaussians import Array
 from svsl.simulation import scenes
-from svsl.simulation.arm import BEER_PONG_ARM, TABLE_TENNIS_ARM, Arm
+from svsl.simulation.arm import Arm
+from svsl.simulation.wam import BEER_PONG_ARM, TABLE_TENNIS_ARM
 
 ROBOT = slice(0, 7)
 BALL = slice(7, 10)

@@ -17,6 +17,7 @@ import pytest
 
 from svsl import SkillLibrary, SvslError
 from svsl.learners.svsl import SVSLConfig
+from svsl.presets import find_preset
 from svsl.runs import MetricsRow, Run, RunConfig
 from svsl.training import Status, Trainer
 
@@ -219,3 +220,14 @@ def test_an_unfinished_run_already_has_a_library(tmp_path: Path) -> None:
     library = run.load_library()
     assert len(library) == 2
     assert library.metadata["episodes"] == str(trainer.episodes)
+
+
+def test_what_was_not_simulated_is_counted_apart(tmp_path: Path) -> None:
+    tiny = replace(find_preset("beer-pong").settings, components=1, iterations=2, weight_iterations=0)
+    run = train(tmp_path / "run", RunConfig("beer-pong", {}, "svsl", tiny, 0))
+    row = run.read_metrics()[-1]
+    apart = [row[name] for name in ("invalid_context", "invalid_duration", "invalid_path")]
+    assert min(apart) > 0
+    assert row["episodes"] == row["episodes_simulated"] + sum(apart)
+    assert row["diverged"] == 0
+    assert SkillLibrary.load(run.library_path).metadata["episodes_simulated"] == str(row["episodes_simulated"])

@@ -24,7 +24,7 @@ from svsl.presets import find_preset
 from svsl.random import stream
 from svsl.simulation.rollout import available_cores
 from svsl.tasks import Task, make_task
-from svsl.tasks.episodes import SimulatedTask
+from svsl.tasks.simulated import SimulatedTask
 from svsl.training import numeric_settings
 
 TASK = "planar-reacher"

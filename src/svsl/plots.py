@@ -20,8 +20,8 @@ from svsl.library import SkillLibrary
 from svsl.random import stream
 from svsl.runs import PLOT_STREAM, MetricsRow, Run
 from svsl.tasks import Task
-from svsl.tasks.episodes import SimulatedTask
 from svsl.tasks.planar_reacher import PlanarReacher
+from svsl.tasks.simulated import SimulatedTask
 
 # Paul Tol's "muted" scheme: distinct for every kind of colour vision
 _HUES = ("#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499")

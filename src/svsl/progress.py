@@ -107,7 +107,11 @@ def _test(status: Status) -> list[str]:
 
 
 def _troubles(status: Status) -> list[str]:
-    counts = {**status.progress.counts, "NaN or infinite returns": status.nonfinite}
+    counts = {
+        **status.progress.counts,
+        "diverged simulations": status.diverged,
+        "NaN or infinite returns": status.nonfinite,
+    }
     return [f"{name.replace('_', ' ')} {count}" for name, count in counts.items() if count]
 
 

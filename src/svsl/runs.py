@@ -136,7 +136,7 @@ class Run:
                     raise SvslError(f"{self.folder} is being trained by another process") from None
             yield
 
-    def save_checkpoint(self, arrays: Arrays, counters: Mapping[str, float | int]) -> None:
+    def save_checkpoint(self, arrays: Arrays, counters: Mapping[str, object]) -> None:
         """Replaces the checkpoint."""
         write_safetensors(self.checkpoint_path, arrays, {"format": FORMAT, "counters": dict(counters)})
 

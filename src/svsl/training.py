@@ -35,6 +35,7 @@ class Status:
         progress: Where the learner stands.
         episodes: Episodes run so far.
         nonfinite: How many of them had a NaN or infinite return.
+        diverged: How many simulations blew up.
         elapsed_s: Training time so far, over all interruptions.
         episodes_per_s: Current speed.
         remaining_s: Estimated time to the end; NaN if not yet known.
@@ -44,6 +45,7 @@ class Status:
     progress: Progress
     episodes: int
     nonfinite: int
+    diverged: int
     elapsed_s: float
     episodes_per_s: float
     remaining_s: float
@@ -71,6 +73,7 @@ class Trainer:
         self.penalty = None if penalty is None else float(penalty)
         self.episodes, self.simulated, self.nonfinite, self.rows = 0, 0, 0, 0
         self.worst_return, self.elapsed_s = np.inf, 0.0
+        self.flagged: dict[str, int] = {}
         self._resume()
         self._test: MetricsRow | None = None
         self._start_work = self.learner.progress.work
@@ -121,7 +124,8 @@ class Trainer:
         rate = (self.episodes - self._start_episodes) / elapsed if elapsed > 0 else float("nan")
         work = progress.work - self._start_work
         remaining = elapsed * (1 - progress.work) / work if work > 0 else float("nan")
-        return Status(progress, self.episodes, self.nonfinite, self.elapsed_s, rate, remaining, self._test)
+        diverged = self.flagged.get("diverged", 0)
+        return Status(progress, self.episodes, self.nonfinite, diverged, self.elapsed_s, rate, remaining, self._test)
 
     def _one_batch(self) -> None:
         episodes = self.learner.ask()
@@ -139,6 +143,9 @@ class Trainer:
             )
         self.episodes += len(returns)
         self.simulated += int(np.sum(outcome.info.get("simulated", len(returns))))
+        for name, flags in outcome.info.items():
+            if name == "diverged" or name.startswith("invalid_"):
+                self.flagged[name] = self.flagged.get(name, 0) + int(np.sum(flags))
         self.learner.tell(self._finite(returns))
 
     def _blame(self, error: Exception) -> str:
@@ -183,6 +190,7 @@ class Trainer:
             "recent_return": progress.recent_return,
             **progress.counts,
             "nonfinite_returns": self.nonfinite,
+            **self.flagged,
             "wall_s": round(self.elapsed_s, 3),
         }
 
@@ -192,6 +200,7 @@ class Trainer:
             "episodes": self.episodes,
             "simulated": self.simulated,
             "nonfinite": self.nonfinite,
+            "flagged": self.flagged,
             "worst_return": self.worst_return,
             "elapsed_s": self.elapsed_s,
             "rows": self.rows,
@@ -207,6 +216,7 @@ class Trainer:
         self.task_rng = rng_from_array(arrays["task_rng"].astype(np.uint64))
         self.episodes, self.simulated = int(counters["episodes"]), int(counters["simulated"])
         self.nonfinite, self.rows = int(counters["nonfinite"]), int(counters["rows"])
+        self.flagged = dict(counters["flagged"])
         self.worst_return, self.elapsed_s = float(counters["worst_return"]), float(counters["elapsed_s"])
 
 

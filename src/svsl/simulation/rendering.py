@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from svsl.errors import SvslError
 from svsl.gaussians import Array
-from svsl.tasks.episodes import SimulatedTask, Trajectory
+from svsl.tasks.simulated import SimulatedTask, Trajectory
 
 
 class SceneRenderer:

@@ -19,19 +19,18 @@ from math import cos, pi, sin, tan
 import mujoco
 
 from svsl.simulation.arm import (
-    BEER_PONG_ARM,
     GEOM,
     HIDDEN_SOLID_GROUP,
     JOINTS,
     NO_COLLISIONS,
     SOLID_GROUP,
-    TABLE_TENNIS_ARM,
     VISUAL_GROUP,
     Vector,
     add_arm,
     add_hand,
     add_racket,
 )
+from svsl.simulation.wam import BEER_PONG_ARM, TABLE_TENNIS_ARM
 
 BEER_PONG_START = (0.0, 1.35, 0.0, 1.18, 0.0, -0.786, -1.59)
 TABLE_TENNIS_START = (0.0, 0.0, 0.0, 1.5, 0.0, 0.0, 1.5)

@@ -9,8 +9,8 @@ import numpy as np
 
 from svsl.gaussians import Array, BoolArray
 from svsl.primitives import throw
-from svsl.simulation.arm import BEER_PONG_ARM, JOINTS
-from svsl.simulation.rollout import Simulator, diverged, first_true, rising_edges
+from svsl.simulation.arm import JOINTS
+from svsl.simulation.rollout import diverged, first_true, rising_edges
 from svsl.simulation.scenes import (
     BEER_PONG_START,
     CUP_AXIS_OFFSET,
@@ -19,8 +19,9 @@ from svsl.simulation.scenes import (
     CUP_TOP,
     beer_pong_model,
 )
+from svsl.simulation.wam import BEER_PONG_ARM
 from svsl.tasks.base import Outcome
-from svsl.tasks.episodes import Trajectory, distance_to_box, in_batches, running_sum, scattered
+from svsl.tasks.simulated import SimulatedTask, Trajectory, distance_to_box, running_sum, scattered
 
 FLIGHT_STEPS = 500
 DURATION_RANGE = (0.1, 1.3)
@@ -47,7 +48,7 @@ class _Throws:
     steps: Array  # (n,), of the whole episode
 
 
-class BeerPong:
+class BeerPong(SimulatedTask):
     """Throw a ball into a cup; the context is where the cup stands, the parameters are a throw and its duration.
 
     Parameters: 14 weights (two bases for each of seven joints, basis by basis, times sqrt(0.02)) and the duration in
@@ -77,26 +78,11 @@ class BeerPong:
 
     def __init__(self, velocity_share: float = 1.0) -> None:
         self.velocity_share = velocity_share
-        self.model = beer_pong_model()
-        self.dt_s = float(self.model.opt.timestep)
-        self.simulator = Simulator(beer_pong_model(looks=False), _CONTROL)  # the same motion, a little faster
-
-    @property
-    def workers(self) -> int:
-        """Threads of the simulation."""
-        return self.simulator.workers
-
-    @workers.setter
-    def workers(self, count: int) -> None:
-        self.simulator.workers = count
-
-    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
-        """Throws once per row; deterministic."""
-        return in_batches(self._evaluate, contexts, parameters)
+        super().__init__(beer_pong_model(), beer_pong_model(looks=False), _CONTROL)
 
     def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
         """All states of one throw, with the ball in the hand until its release; see `SimulatedTask`."""
-        runs = parameters is not None and self._evaluate(context[None], parameters[None]).info["simulated"][0]
+        runs = parameters is not None and self.evaluate_batch(context[None], parameters[None]).info["simulated"][0]
         chosen = parameters if runs and parameters is not None else np.array([*np.zeros(2 * JOINTS), DURATION_RANGE[0]])
         steps = self.steps(chosen[None])
         throws = self._simulate(context[None], *self._desired(chosen[None], steps), steps)
@@ -118,7 +104,8 @@ class BeerPong:
         position, velocity = throw(weights, steps, int(steps.max(initial=2)) + 1, self.dt_s)
         return position + BEER_PONG_START, velocity
 
-    def _evaluate(self, contexts: Array, parameters: Array) -> Outcome:
+    def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
+        """Scores what is not valid and simulates the rest."""
         count, duration = len(contexts), parameters[:, -1]
         outside = distance_to_box(contexts, self.context_low, self.context_high)
         excess = duration - np.clip(duration, *DURATION_RANGE)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from svsl.gaussians import Array, BoolArray, IntArray
 from svsl.primitives import strike
 from svsl.simulation.arm import JOINTS
-from svsl.simulation.rollout import Simulator, diverged, first_true
+from svsl.simulation.rollout import diverged, first_true
 from svsl.simulation.scenes import TABLE_TENNIS_START, TABLE_TENNIS_TABLE_TOP, table_tennis_model
 from svsl.tasks.base import Outcome
-from svsl.tasks.episodes import Trajectory, distance_to_box, in_batches, running_sum, scattered
+from svsl.tasks.simulated import SimulatedTask, Trajectory, distance_to_box, running_sum, scattered
 
 DURATION_RANGE = (0.1, 5.0)
 SERVE_HEIGHT, SERVE_VELOCITY = 1.76, (2.5, 0.0, 1.0)
@@ -26,7 +26,7 @@ _BALL = slice(1 + JOINTS, 1 + JOINTS + 3)
 _BALL_VELOCITY = slice(1 + 2 * JOINTS + 3, None)
 
 
-class TableTennis:
+class TableTennis(SimulatedTask):
     """Return a served ball; the context is where it shall land and where the serve starts.
 
     Parameters: 21 weights (three bases for each of seven joints, joint by joint) and the duration of the strike in
@@ -55,33 +55,19 @@ class TableTennis:
     penalty = -5.0
 
     def __init__(self, context_dims: Literal[2, 4] = 4, distance: Literal["squared", "plain"] = "squared") -> None:
+        control_spec = mujoco.mjtState.mjSTATE_CTRL.value
+        super().__init__(table_tennis_model(), table_tennis_model(looks=False), control_spec)
         low, high = np.array([-1.2, -0.6, -1.2, -0.65]), np.array([-0.2, 0.6, -0.2, 0.65])
         self.context_low, self.context_high = low[:context_dims], high[:context_dims]
         self.distance = distance
         self.parameter_dim = 3 * JOINTS + 1
         self.initial_mean, self.initial_cov = np.zeros(self.parameter_dim), np.eye(self.parameter_dim)
-        self.model = table_tennis_model()
-        self.dt_s = float(self.model.opt.timestep)
-        self.simulator = Simulator(table_tennis_model(looks=False), mujoco.mjtState.mjSTATE_CTRL.value)
-
-    @property
-    def workers(self) -> int:
-        """Threads of the simulation."""
-        return self.simulator.workers
-
-    @workers.setter
-    def workers(self, count: int) -> None:
-        self.simulator.workers = count
-
-    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
-        """Plays one ball per row; deterministic."""
-        return in_batches(self._evaluate, contexts, parameters)
 
     def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
         """All states of one strike, to its full length; see `SimulatedTask`."""
         full = self._full_contexts(context[None])
         states = self._start(full)[:, None]
-        if parameters is not None and self._evaluate(context[None], parameters[None]).info["simulated"][0]:
+        if parameters is not None and self.evaluate_batch(context[None], parameters[None]).info["simulated"][0]:
             control = self._desired(parameters[None], int(self.steps(parameters[None])[0]))
             states, _ = self.simulator.run(states[:, 0], control)
         target, serve = (np.array([*full[0, part], TABLE_TENNIS_TABLE_TOP]) for part in (slice(0, 2), slice(2, 4)))
@@ -124,7 +110,8 @@ class TableTennis:
         start[:, _BALL] = np.column_stack([contexts[:, 2:], np.full(len(contexts), SERVE_HEIGHT)])
         return start
 
-    def _evaluate(self, contexts: Array, parameters: Array) -> Outcome:
+    def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
+        """Scores what is not valid and simulates the rest."""
         count, duration = len(contexts), parameters[:, -1]
         outside = distance_to_box(contexts, self.context_low, self.context_high)
         excess = np.abs(duration - np.clip(duration, *DURATION_RANGE))

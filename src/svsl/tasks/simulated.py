@@ -1,10 +1,10 @@
-"""What the simulated tasks share: limits of memory, boxes, and single episodes to look at."""
+"""What the tasks on MuJoCo share: the simulator, limits of memory, and single episodes to look at."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import mujoco
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from svsl.gaussians import Array, IntArray
 from svsl.simulation.rollout import Simulator
-from svsl.tasks.base import Outcome, Task
+from svsl.tasks.base import Outcome
 
 _MOST_AT_ONCE = 256
 
@@ -36,16 +36,40 @@ class Trajectory:
     release: int
 
 
-@runtime_checkable
-class SimulatedTask(Task, Protocol):
-    """A task with a MuJoCo model, whose episodes can be looked at state by state."""
+class SimulatedTask(ABC):
+    """A task on a MuJoCo model, whose episodes run in batches on all cores and can be looked at state by state.
 
-    model: mujoco.MjModel
-    simulator: Simulator
+    Args:
+        model: The model with all that is seen.
+        stepped: The model that is stepped: the same motion, perhaps without the looks.
+        control_spec: What a row of controls holds (`mujoco.mjtState` bits).
+    """
 
+    def __init__(self, model: mujoco.MjModel, stepped: mujoco.MjModel, control_spec: int) -> None:
+        self.model = model
+        self.dt_s = float(model.opt.timestep)
+        self.simulator = Simulator(stepped, control_spec)
+
+    @property
+    def workers(self) -> int:
+        """Threads of the simulation."""
+        return self.simulator.workers
+
+    @workers.setter
+    def workers(self, count: int) -> None:
+        self.simulator.workers = count
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        """Runs one episode per row; deterministic."""
+        return in_batches(self.evaluate_batch, contexts, parameters)
+
+    @abstractmethod
+    def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
+        """Runs one batch that fits in memory."""
+
+    @abstractmethod
     def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
         """All states of one episode; the start alone without parameters, or with ones that cannot be run."""
-        ...
 
 
 def distance_to_box(points: Array, low: Array, high: Array) -> Array:
