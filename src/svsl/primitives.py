@@ -66,16 +66,22 @@ def strike(weights: Array, durations: Array, length: int, dt_s: float) -> Array:
     phase = np.minimum(time / durations[:, None], 1.0)
     after = np.clip(time - durations[:, None], 0.0, _REST_S)
     glide = (after - after**2 / (2 * _REST_S)) / durations[:, None]
-    # joint by joint along contiguous time: the longest arrays there are
-    offsets = np.empty((*weights.shape[:2], length))
     growth = np.exp(2 * phase)  # the bases' ratios are powers of it
-    second, third = np.exp(-0.5) * growth, np.exp(-2.0) * growth**2
-    scale = 1 / ((1 + second + third) * (1 + np.exp(6.0) / growth**6))
+    squared = growth * growth
+    second, third = np.exp(-0.5) * growth, np.exp(-2.0) * squared
+    scale = 1 / ((1 + second + third) * (1 + np.exp(6.0) / (squared * squared * squared)))
     end_slope = _slope_at_end()
+    # joint by joint along contiguous time and in place: these are the longest arrays there are
+    offsets = np.empty((*weights.shape[:2], length))
+    scratch = np.empty_like(growth)
     for joint in range(weights.shape[1]):
-        w = weights[:, joint, :, None]
-        offsets[:, joint] = scale * (w[:, 0] + second * w[:, 1] + third * w[:, 2])
-        offsets[:, joint] += glide * (end_slope[0] * w[:, 0] + end_slope[1] * w[:, 1] + end_slope[2] * w[:, 2])
+        first_weight, second_weight, third_weight = weights[:, joint, :, None].transpose(1, 0, 2)
+        path = offsets[:, joint]
+        np.multiply(second, second_weight, out=path)
+        path += first_weight
+        path += np.multiply(third, third_weight, out=scratch)
+        path *= scale
+        path += np.multiply(glide, (weights[:, joint] * end_slope).sum(axis=1, keepdims=True), out=scratch)
     return offsets.transpose(0, 2, 1)
 
 
