@@ -62,17 +62,23 @@ def strike(weights: Array, durations: Array, length: int, dt_s: float) -> Array:
     Returns:
         Position offsets `(n, length, j)`.
     """
-    time = np.arange(length) * dt_s
-    phase = np.minimum(time / durations[:, None], 1.0)
-    after = np.clip(time - durations[:, None], 0.0, _REST_S)
-    glide = (after - after**2 / (2 * _REST_S)) / durations[:, None]
+    offsets, time = np.empty((*weights.shape[:2], length)), dt_s * np.arange(length, dtype=np.float64)
+    for start in range(0, len(weights), _ROWS_PER_BLOCK):
+        rows = slice(start, start + _ROWS_PER_BLOCK)
+        _fill_strikes(offsets[rows], weights[rows], durations[rows, None], time)
+    return offsets.transpose(0, 2, 1)
+
+
+def _fill_strikes(offsets: Array, weights: Array, durations: Array, time: Array) -> None:
+    """Writes the offsets `(n, j, length)` of a few strikes, joint by joint along contiguous time."""
+    phase = np.minimum(time / durations, 1.0)
+    after = np.clip(time - durations, 0.0, _REST_S)
+    glide = (after - after**2 / (2 * _REST_S)) / durations
     growth = np.exp(2 * phase)  # the bases' ratios are powers of it
     squared = growth * growth
     second, third = np.exp(-0.5) * growth, np.exp(-2.0) * squared
     scale = 1 / ((1 + second + third) * (1 + np.exp(6.0) / (squared * squared * squared)))
     end_slope = _slope_at_end()
-    # joint by joint along contiguous time and in place: these are the longest arrays there are
-    offsets = np.empty((*weights.shape[:2], length))
     scratch = np.empty_like(growth)
     for joint in range(weights.shape[1]):
         first_weight, second_weight, third_weight = weights[:, joint, :, None].transpose(1, 0, 2)
@@ -82,9 +88,9 @@ def strike(weights: Array, durations: Array, length: int, dt_s: float) -> Array:
         path += np.multiply(third, third_weight, out=scratch)
         path *= scale
         path += np.multiply(glide, (weights[:, joint] * end_slope).sum(axis=1, keepdims=True), out=scratch)
-    return offsets.transpose(0, 2, 1)
 
 
+_ROWS_PER_BLOCK = 8  # keeps a block's arrays in the cache
 _REST_S = 2.0
 
 

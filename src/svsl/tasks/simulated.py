@@ -14,7 +14,7 @@ from svsl.gaussians import Array, IntArray
 from svsl.simulation.rollout import Simulator
 from svsl.tasks.base import Outcome
 
-_MOST_AT_ONCE = 256
+_MOST_AT_ONCE = 128  # a larger batch pays more for fresh memory than it gains
 
 
 @dataclass(frozen=True)
