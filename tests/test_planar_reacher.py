@@ -83,3 +83,16 @@ def test_a_batch_is_its_episodes_one_by_one() -> None:
     together = task.evaluate(goals, angles, rng).returns
     alone = [task.evaluate(goals[i : i + 1], angles[i : i + 1], rng).returns[0] for i in range(30)]
     np.testing.assert_array_equal(together, alone)
+
+
+def test_modes_say_on_which_side_each_obstacle_is_passed() -> None:
+    task = PlanarReacher()
+    angles = np.zeros((4, 10))
+    angles[0, 0], angles[0, 5] = 1.3, -1.3  # up, then right: above all three
+    angles[1, 0], angles[1, 5] = -1.3, 1.3  # down, then right: below all three
+    angles[2, 0], angles[2, 7] = 0.3, -0.9  # above the middle one, below the upper one
+    angles[3, 0], angles[3, 7] = -0.3, 0.9  # below the middle one, above the lower one
+    outcome = task.describe(np.tile([5.5, 0.0], (4, 1)), angles, stream(0))
+    # in the order of the obstacles: middle, lower, upper
+    np.testing.assert_array_equal(outcome.info["mode"], ["AAA", "BBB", "AAB", "BAB"])
+    np.testing.assert_allclose(np.asarray(outcome.info["path"], dtype=float) * 0.5, task.joints(angles).reshape(4, -1))

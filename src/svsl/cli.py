@@ -283,6 +283,7 @@ def _evaluation(run: Run, contexts: int = 2000) -> dict[str, object]:
         "components": len(library),
         "episodes": int(library.metadata["episodes"]),
         "episodes_simulated": int(library.metadata["episodes_simulated"]),
+        "wall_s": metrics[-1]["wall_s"] if (metrics := run.read_metrics()) else None,
         **numbers,
     }
 

@@ -60,8 +60,8 @@ class TaskEnv(gymnasium.Env[Array, Array]):
         """Runs one whole episode."""
         self._action = np.asarray(action, dtype=np.float64)
         outcome = self.task.evaluate(self._context[None], self._action[None], self.np_random)
-        # what is not defined for this episode is left out
-        info: dict[str, Any] = {n: v[0] for n, v in outcome.info.items() if v.dtype.kind != "f" or not np.isnan(v[0])}
+        defined = {n: v[0] for n, v in outcome.info.items() if v.dtype.kind != "f" or not np.isnan(v[0]).any()}
+        info: dict[str, Any] = dict(defined)
         info["success"] = bool(outcome.success[0])
         return self._context.copy(), float(outcome.returns[0]), True, False, info
 

@@ -38,7 +38,9 @@ class Task(Protocol):
         initial_cov: `(dt, dt)`, and how wide.
 
     A task may also have a float `penalty`: the return given to an episode whose own return is NaN or infinite
-    (otherwise the worst finite return seen so far).
+    (otherwise the worst finite return seen so far). For the measures of versatility it may put into `info` a `mode`,
+    its name for the kind of behaviour, and a `path (n, d)`, what the behaviour looks like, scaled so that a root mean
+    square distance of 1 is a clear difference; or do so in `describe`, called like `evaluate`, if that costs time.
     """
 
     context_low: Array

@@ -28,6 +28,8 @@ DURATION_RANGE = (0.1, 1.3)
 WEIGHT_SCALE = np.sqrt(0.02)
 _CUP_GOAL_Z = 0.950  # the opening; the bottom is at `CUP_FLOOR`
 _CHUNK = 50
+_PATH_STRIDE = 20  # a tenth of a second
+PATH_UNIT = 0.1  # metres: ball paths that far apart are clearly different
 _FAR_AWAY = (0.0, 0.0, 100.0)  # where the ball waits until it is released
 _CONTROL = mujoco.mjtState.mjSTATE_CTRL.value | mujoco.mjtState.mjSTATE_MOCAP_POS.value
 _BALL = slice(1 + JOINTS, 1 + JOINTS + 3)  # of a state: time, qpos (arm, ball), qvel (arm, ball)
@@ -203,6 +205,7 @@ class BeerPong(SimulatedTask):
             "final_distance": np.sqrt(final_sq),
             "torque": throws.torque_cost,
             "steps": throws.steps,
+            "path": ball[:, ::_PATH_STRIDE].reshape(len(ball), 3 * FLIGHT_STEPS // _PATH_STRIDE) / PATH_UNIT,
         }
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from svsl.gaussians import Array, BoolArray
 from svsl.tasks.base import Outcome
 
 LINKS = 10
 SUCCESS_DISTANCE = 0.25
+PATH_UNIT = 0.5  # postures whose joints are this far apart are clearly different
 OBSTACLES = np.array([[2.5, 3.3, -0.5, 0.5], [2.7, 3.5, -3.5, -2.5], [3.0, 3.8, 2.5, 3.5]])  # x from, to; y from, to
 
 
@@ -46,6 +48,13 @@ class PlanarReacher:
         success = (distance <= SUCCESS_DISTANCE) & ~collision & ~outside
         return Outcome(returns, success, {"distance": distance, "collision": collision, "effort": effort})
 
+    def describe(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        """As `evaluate`, with the sides on which the obstacles are passed as the mode, and the posture as the path."""
+        outcome, joints = self.evaluate(contexts, parameters, rng), self.joints(parameters)
+        outcome.info["mode"] = sides_passed(joints, self.obstacles)
+        outcome.info["path"] = joints.reshape(len(joints), -1) / PATH_UNIT
+        return outcome
+
     def joints(self, parameters: Array) -> Array:
         """Positions of the base, the joints and the tip: `(n, 11, 2)`."""
         heading = np.cumsum(parameters, axis=1)
@@ -53,6 +62,21 @@ class PlanarReacher:
         np.cumsum(np.cos(heading), axis=1, out=points[:, 1:, 0])
         np.cumsum(np.sin(heading), axis=1, out=points[:, 1:, 1])
         return points
+
+
+def sides_passed(points: Array, boxes: Array) -> NDArray[np.str_]:
+    """How each chain of `points (n, p, 2)` passes the `boxes (b, 4)`: a letter for each, `A` above or `B` below.
+
+    Seen from a box's centre, the way from the base on its left to the tip on its right turns clockwise above it and
+    counterclockwise below it.
+    """
+    centres = boxes.reshape(-1, 2, 2).mean(axis=2)
+    seen = points[:, :, None] - centres
+    angles = np.diff(np.arctan2(seen[..., 1], seen[..., 0]), axis=1)
+    turned = (angles - 2 * np.pi * np.round(angles / (2 * np.pi))).sum(axis=1)
+    weights = 2 ** np.arange(len(boxes))[::-1]
+    names = np.array(["".join("BA"[bit] for bit in bits) for bits in np.ndindex(*(2,) * len(boxes))])
+    return names[(turned < 0) @ weights]
 
 
 def links_cross_boxes(points: Array, boxes: Array) -> BoolArray:

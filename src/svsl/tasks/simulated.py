@@ -84,7 +84,8 @@ def running_sum(values: Array) -> Array:
 
 def scattered(values: NDArray[np.generic], rows: IntArray, count: int) -> NDArray[np.generic]:
     """`values` of the simulated `rows` among `count` episodes; NaN, False, 0 or "" for the others."""
-    result = np.zeros(count, dtype=values.dtype) if values.dtype.kind != "f" else np.full(count, np.nan)
+    shape = (count, *values.shape[1:])
+    result = np.full(shape, np.nan) if values.dtype.kind == "f" else np.zeros(shape, dtype=values.dtype)
     result[rows] = values
     return result
 

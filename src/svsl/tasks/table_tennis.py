@@ -19,6 +19,7 @@ from svsl.tasks.simulated import SimulatedTask, Trajectory, distance_to_box, run
 DURATION_RANGE = (0.1, 5.0)
 SERVE_HEIGHT, SERVE_VELOCITY = 1.76, (2.5, 0.0, 1.0)
 SUCCESS_DISTANCE = 0.2
+PATH_UNIT = 0.2  # radians: strikes whose joints are that far apart are clearly different
 FIXED_SERVE = (-0.7, 0.0)
 _REST_STEPS = 1000
 _CHUNK = 100
@@ -104,6 +105,11 @@ class TableTennis(SimulatedTask):
         excess[far] = running_sum(distance) / steps[far]
         return excess
 
+    def _path(self, parameters: Array) -> Array:
+        """The strike at ten moments of its duration, in units of `PATH_UNIT`."""
+        weights = parameters[:, :-1].reshape(-1, JOINTS, 3)
+        return strike(weights, np.ones(len(weights)), 11, 0.1)[:, 1:].reshape(len(weights), 10 * JOINTS) / PATH_UNIT
+
     def _start(self, contexts: Array) -> Array:
         start = np.zeros((len(contexts), self.simulator.state_size))
         start[:, 1 : 1 + JOINTS], start[:, _BALL_VELOCITY] = TABLE_TENNIS_START, SERVE_VELOCITY
@@ -136,6 +142,7 @@ class TableTennis(SimulatedTask):
         }
         for name, values in rally.info().items():
             info[name] = scattered(values, run, count)
+        info["path"] = scattered(self._path(parameters[run]), run, count)
         return Outcome(returns, np.asarray(info["success"], dtype=bool), info)
 
 
