@@ -121,6 +121,8 @@ class TrainOptions:
     """The method; it decides which further settings there are."""
     preset: str | None = None
     """A named set of defaults for the further settings; default the task's first (the paper's)."""
+    test_contexts: int = 500
+    """Fresh contexts of the test after each component."""
     overwrite: Switch = False
     """Replace a run that is already there."""
     quiet: Switch = False
@@ -133,6 +135,8 @@ class TrainOptions:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise SvslError(f"setting seed: expected at least 0, got {self.seed}")
+        if self.test_contexts < 1:
+            raise SvslError(f"setting test_contexts: expected at least 1, got {self.test_contexts}")
 
 
 def train(args: list[str]) -> int:
@@ -156,7 +160,7 @@ def train(args: list[str]) -> int:
     if task is None:
         raise SvslError(f"train what? svsl train TASK, with one of {', '.join(REGISTRY)} or your own module:factory")
     run: TrainOptions = options.run
-    config = RunConfig(task, vars(options.task), learner, options.settings, run.seed)
+    config = RunConfig(task, vars(options.task), learner, options.settings, run.seed, run.test_contexts)
     config.make_learner(config.make_task())  # an impossible configuration is refused before a folder is made
     folder = run.out or Path("runs") / f"{task.replace(':', '.')}-seed{run.seed}"
     return _run(Run.create(folder, config, run.overwrite), run)

@@ -43,6 +43,7 @@ class RunConfig:
     learner: str
     settings: LearnerConfig
     seed: int
+    test_contexts: int = 500
 
     def make_task(self, workers: int | None = None) -> Task:
         """The run's task, on so many threads if it simulates on several (all cores unless told)."""
@@ -67,11 +68,12 @@ class RunConfig:
         """Reads what `to_json` wrote."""
         data = json.loads(text)
         config_type = LEARNERS[data["learner"]][0]
-        settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data["settings"].items()}
-        unknown = set(settings) - {f.name for f in fields(config_type)}
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data["settings"].items()}
+        unknown = set(values) - {f.name for f in fields(config_type)}
         if data["format"] != FORMAT or unknown:
             raise SvslError(f"written by svsl {data['svsl']}, which this svsl {__version__} cannot continue")
-        return cls(data["task"], data["task_options"], data["learner"], config_type(**settings), data["seed"])
+        own: dict[str, Any] = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        return cls(**own | {"settings": config_type(**values)})
 
 
 class Run:

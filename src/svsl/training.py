@@ -57,15 +57,12 @@ class Trainer:
 
     Args:
         run: The run; if it has a checkpoint, training goes on from there.
-        test_contexts: Uniform contexts of each test.
         checkpoint_s: Seconds between checkpoints.
         workers: Threads of tasks that simulate on several; all cores unless told.
     """
 
-    def __init__(
-        self, run: Run, test_contexts: int = 500, checkpoint_s: float = 10.0, workers: int | None = None
-    ) -> None:
-        self.run, self.test_contexts, self.checkpoint_s = run, test_contexts, checkpoint_s
+    def __init__(self, run: Run, checkpoint_s: float = 10.0, workers: int | None = None) -> None:
+        self.run, self.checkpoint_s = run, checkpoint_s
         self.task: Task = run.config.make_task(workers)
         self.learner: Learner = run.config.make_learner(self.task)
         self.task_rng = stream(run.config.seed, TASK_STREAM)
@@ -177,7 +174,7 @@ class Trainer:
         mixture = self.learner.mixture()
         assert mixture is not None
         rng = stream(self.run.config.seed, TEST_STREAM, self.learner.milestone)
-        result = execute(mixture, self.task, self.test_contexts, rng)
+        result = execute(mixture, self.task, self.run.config.test_contexts, rng)
         progress = self.learner.progress
         return {
             "episodes": self.episodes,
