@@ -99,6 +99,7 @@ def test_episode_counts_are_those_of_the_paper() -> None:
     task = Unimodal()
     space = SearchSpace(np.zeros(2), np.ones(2), np.zeros(10), np.eye(10))
     paper = find_preset("planar-reacher").settings
+    assert isinstance(paper, SVSLConfig)
     assert (paper.resolved(space).context_batch, paper.resolved(space).expert_batch) == (5, 81)
     learner = SVSL(paper, space, stream(0))
     assert learner._planned_episodes(60, 350) + 60 * 136 == 2_887_860

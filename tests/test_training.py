@@ -223,7 +223,9 @@ def test_an_unfinished_run_already_has_a_library(tmp_path: Path) -> None:
 
 
 def test_what_was_not_simulated_is_counted_apart(tmp_path: Path) -> None:
-    tiny = replace(find_preset("beer-pong").settings, components=1, iterations=2, weight_iterations=0)
+    settings = find_preset("beer-pong").settings
+    assert isinstance(settings, SVSLConfig)
+    tiny = replace(settings, components=1, iterations=2, weight_iterations=0)
     run = train(tmp_path / "run", RunConfig("beer-pong", {}, "svsl", tiny, 0))
     row = run.read_metrics()[-1]
     apart = [row[name] for name in ("invalid_context", "invalid_duration", "invalid_path")]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from svsl.errors import SvslError
 from svsl.learners.base import Learner, SearchSpace
+from svsl.learners.hireps import HiREPS, HiREPSConfig
 from svsl.learners.svsl import SVSL, SVSLConfig
 
-LearnerConfig = SVSLConfig
+LearnerConfig = SVSLConfig | HiREPSConfig
 
-LEARNERS: dict[
-    str, tuple[type[LearnerConfig], Callable[[LearnerConfig, SearchSpace, np.random.Generator], Learner]]
-] = {"svsl": (SVSLConfig, SVSL)}
+LEARNERS: dict[str, tuple[type[LearnerConfig], Callable[[Any, SearchSpace, np.random.Generator], Learner]]] = {
+    "svsl": (SVSLConfig, SVSL),
+    "hireps": (HiREPSConfig, HiREPS),
+}
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,15 @@ _TABLE_TENNIS = SVSLConfig(
 # by task and learner; the first of each is the default
 PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     ("planar-reacher", "svsl"): {"paper": Preset(_PLANAR_REACHER)},
+    ("planar-reacher", "hireps"): {
+        "paper": Preset(HiREPSConfig(components=60, kl=0.5, kappa=0.99, batch=3000, history=1, iterations=960))
+    },
+    ("beer-pong", "hireps"): {
+        "paper": Preset(HiREPSConfig(components=70, kl=0.3, kappa=0.9, batch=3000, history=1, iterations=1100))
+    },
+    ("table-tennis", "hireps"): {
+        "paper": Preset(HiREPSConfig(components=50, kl=0.3, kappa=0.9, batch=3000, history=1, iterations=1000))
+    },
     ("beer-pong", "svsl"): {
         "paper": Preset(_BEER_PONG),
         # a surrogate on twice the episodes is far less noisy: the throw is found in half the iterations
