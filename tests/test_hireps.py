@@ -112,6 +112,17 @@ def test_a_unimodal_task_is_solved_exactly() -> None:
     np.testing.assert_allclose(mixture.experts.bias[0], task.bias, atol=1e-3)
 
 
+def test_long_after_convergence_the_options_stay_distributions() -> None:
+    """Nothing in the method keeps the covariances from vanishing."""
+    task = Unimodal()
+    learner = trained(task, HiREPSConfig(components=2, iterations=900, kl=1.0, kappa=0.9, batch=60))
+    mixture = learner.mixture()
+    assert mixture is not None
+    std = np.sqrt(np.linalg.eigvalsh(mixture.experts.cov))
+    assert 0.9e-5 < std.min() < 1e-4
+    assert learner.progress.recent_return > -1e-3
+
+
 def test_the_bimodal_task_is_solved_in_every_context() -> None:
     """It need not find both ways: nothing in its objective asks for them."""
     task = Bimodal()

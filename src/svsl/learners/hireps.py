@@ -20,6 +20,7 @@ from svsl.random import rng_from_array, rng_to_array
 
 _MILESTONE_EVERY = 10  # iterations between evaluations
 _RIDGE = 1e-6
+_STD_FLOOR = 1e-5  # of an option, relative to the initial search and the context box
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,10 @@ class HiREPS:
         bias = mean_parameters - (gain @ mean[:, :, None])[:, :, 0]
         residual = parameters - contexts @ gain.transpose(0, 2, 1) - bias[:, None]
         cov = self._shrunk((residual.transpose(0, 2, 1) * share) @ residual, old.experts.cov, effective)
+        # a floor far below any precision that matters: without it converged options shrink to points
+        width = self.space.context_high - self.space.context_low
+        context_cov += np.diag((_STD_FLOOR * width) ** 2)
+        cov += _STD_FLOOR**2 * self.space.initial_cov
         log_weights = np.log(totals[kept] / totals[kept].sum())
         return Mixture(
             log_weights,
