@@ -139,10 +139,11 @@ class Trainer:
                 f"got {returns.shape}; svsl check-task tells more"
             )
         self.episodes += len(returns)
-        self.simulated += int(np.sum(outcome.info.get("simulated", len(returns))))
+        simulated = outcome.info.get("simulated")
+        self.simulated += len(returns) if simulated is None else int(np.count_nonzero(simulated))
         for name, flags in outcome.info.items():
             if name == "diverged" or name.startswith("invalid_"):
-                self.flagged[name] = self.flagged.get(name, 0) + int(np.sum(flags))
+                self.flagged[name] = self.flagged.get(name, 0) + int(np.count_nonzero(flags))
         self.learner.tell(self._finite(returns))
 
     def _blame(self, error: Exception) -> str:
