@@ -70,6 +70,15 @@ def test_task_options_are_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Stretches the curvature." in text
 
 
+def test_a_preset_serves_the_task_with_fewer_context_dimensions() -> None:
+    flags = ["--context-dims", "2", "--components", "1", "--iterations", "1", "--test-contexts", "2", "--quiet"]
+    assert main(["train", "table-tennis", "--preset", "efficient", *flags]) == 0
+    library = SkillLibrary.load("runs/table-tennis-seed0/library.safetensors")
+    assert library.context_dim == 2
+    config = json.loads(Path("runs/table-tennis-seed0/config.json").read_text())
+    assert config["task_options"] == {"context_dims": 2, "distance": "plain"}
+
+
 def test_presets_are_the_defaults_shown(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "planar-reacher", "--help"])

@@ -101,7 +101,8 @@ class SVSLConfig:
 
         def vector(name: str, share: float) -> tuple[float, ...]:
             value = getattr(self, name)
-            value = tuple(float(v) for v in (share * width if value is None else value))
+            # a task may leave out its last context dimensions: what a preset says of them is then idle
+            value = tuple(float(v) for v in (share * width if value is None else value[:dim_context]))
             good = len(value) == dim_context and min(value) > 0
             _require(good, name, f"{dim_context} numbers above 0, one a context dimension", value)
             return value

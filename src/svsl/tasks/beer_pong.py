@@ -64,7 +64,7 @@ class BeerPong(SimulatedTask):
 
     The return follows the paper's appendix (whose third case lacks its minus sign). The published code differs: there a
     touch of the cup or the wall also counts as a touch of the table; an arm that hits the table gets -500 (here it
-    simply hits it); desired velocities are about a sixth of the true ones; full dynamics are compensated, not gravity
+    cannot reach it); desired velocities are about a sixth of the true ones; full dynamics are compensated, not gravity
     alone. Kept from it: the cup's axis stands 13.4 cm behind its context.
 
     Args:
