@@ -41,7 +41,6 @@ class _Throws:
     """What the simulation of n throws gave."""
 
     flight: Array  # (n, 500, state): after each step
-    released: Array  # (n, state)
     sensors: Array  # (n, 500, ns)
     torque_cost: Array  # (n,), mean over the episode of the summed squared torques
     arm_states: Array  # (n, steps, state), valid up to each release
@@ -146,7 +145,7 @@ class BeerPong(SimulatedTask):
         start[:, 1 : 1 + JOINTS], start[:, _BALL] = BEER_PONG_START, _FAR_AWAY
         arm = np.zeros((count, length, self.simulator.state_size))
         sensors = np.zeros((count, length, self.model.nsensordata))
-        rows, state = np.arange(count), start
+        state = start
         for begin in range(0, length, _CHUNK):
             rows = np.flatnonzero(steps >= begin)  # one step more than the movement: its sensors are the release
             chunk = slice(begin, begin + _CHUNK)
@@ -163,7 +162,7 @@ class BeerPong(SimulatedTask):
         cost = (arm_cost + running_sum(self._squared_torque(flight_sensors))) / (steps + FLIGHT_STEPS)
         failed = diverged(released, steps * self.dt_s, self.dt_s)
         failed |= diverged(flight[:, -1], (steps + FLIGHT_STEPS) * self.dt_s, self.dt_s)
-        return _Throws(flight, released, flight_sensors, cost, arm, sensors, failed, steps + FLIGHT_STEPS)
+        return _Throws(flight, flight_sensors, cost, arm, sensors, failed, steps + FLIGHT_STEPS)
 
     def _squared_torque(self, sensors: Array) -> Array:
         first = self.model.sensor("torque_1").adr[0]
