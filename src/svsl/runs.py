@@ -20,6 +20,7 @@ from svsl.gaussians import Array
 from svsl.learners.base import Arrays, Learner, SearchSpace, below
 from svsl.library import SkillLibrary
 from svsl.presets import LEARNERS, LearnerConfig, make_learner
+from svsl.pretrained import load_pretrained, pretrained_names
 from svsl.random import stream
 from svsl.tasks import Task, make_task
 
@@ -223,6 +224,35 @@ class Run:
         for folder in (self.figures, self.folder / "tensorboard"):
             if folder.exists():
                 shutil.rmtree(folder)
+
+
+def open_library(where: str) -> tuple[SkillLibrary, Run | None]:
+    """The library of a run folder, of a file, or of a shipped name, and the run if there is one.
+
+    Raises:
+        SvslError: If there is nothing of the kind.
+    """
+    path = Path(where)
+    if path.is_file():
+        return SkillLibrary.load(path), None
+    if not path.exists() and where in pretrained_names():
+        return load_pretrained(where), None
+    run = Run.open(path)
+    return run.load_library(), run
+
+
+def task_of(library: SkillLibrary, workers: int | None = None) -> Task:
+    """The task a library was trained on, on so many threads if it simulates on several (all cores unless told).
+
+    Raises:
+        SvslError: If the library does not say.
+    """
+    if "task" not in library.metadata:
+        raise SvslError("the library's metadata names no task; metadata={'task': NAME} tells it when saving")
+    task = make_task(library.metadata["task"], **json.loads(library.metadata.get("task_options", "{}")))
+    if workers is not None and hasattr(task, "workers"):
+        task.workers = workers
+    return task
 
 
 def _vector(values: ArrayLike) -> Array:

@@ -1,0 +1,1 @@
+"""One file a command: `Options` are its flags, `main` runs it."""

@@ -1,0 +1,75 @@
+"""`svsl eval`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from svsl.commands.base import Source, Switch, parse
+from svsl.errors import SvslError
+from svsl.library import SkillLibrary
+from svsl.runs import EVAL_STREAM, Run, open_library, task_of
+
+
+@dataclass(frozen=True)
+class Options:
+    """Measure a library: return, success, entropy, coverage."""
+
+    source: Source
+    """A run folder (the run may still be going on), a library file, or the name of a shipped library."""
+    json: Switch = False
+    """Print one JSON object instead of a table."""
+    contexts: int = 2000
+    """Number of fresh uniform contexts."""
+
+    def __post_init__(self) -> None:
+        if self.contexts < 1:
+            raise SvslError(f"setting contexts: expected at least 1, got {self.contexts}")
+
+
+def main(args: list[str]) -> int:
+    """Measures the library of a run."""
+    options = parse(Options, args, "svsl eval")
+    result = evaluation(*open_library(options.source), options.contexts)
+    if options.json:
+        print(json.dumps(result))
+    else:
+        show_evaluation(result)
+    return 0
+
+
+def evaluation(library: SkillLibrary, run: Run | None, contexts: int = 2000) -> dict[str, object]:
+    """All numbers of a library; a run adds how far it is and how long it took."""
+    from svsl.evaluation import evaluate
+    from svsl.random import stream
+    from svsl.training import numeric_settings
+
+    told, metrics = library.metadata, run.read_metrics() if run else []
+    seed = int(told.get("seed", 0))
+    with numeric_settings():
+        numbers = evaluate(library, task_of(library), stream(seed, EVAL_STREAM), contexts)
+    return {
+        "task": told["task"],
+        "learner": told.get("learner"),
+        "seed": seed,
+        "finished": run is None or run.finished,
+        "components": len(library),
+        "episodes": int(told.get("episodes", 0)),
+        "episodes_simulated": int(told.get("episodes_simulated", 0)),
+        "wall_s": metrics[-1]["wall_s"] if metrics else None,
+        **numbers,
+    }
+
+
+def show_evaluation(result: dict[str, object]) -> None:
+    """Prints the numbers as a table."""
+    table = Table(title="Skill library", show_header=False)
+    rows = {name: value for name, value in result.items() if not isinstance(value, dict)}
+    for group in (value for value in result.values() if isinstance(value, dict)):
+        rows |= group
+    for name, value in rows.items():
+        table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
+    Console().print(table)

@@ -1,0 +1,112 @@
+"""`svsl train`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import docstring_parser
+import tyro
+
+from svsl.commands.base import Switch, parse
+from svsl.commands.resume import work_on
+from svsl.errors import SvslError
+from svsl.presets import find_preset
+from svsl.runs import Run, RunConfig
+from svsl.tasks import REGISTRY, task_factory
+
+
+@dataclass(frozen=True)
+class Options:
+    """Train a skill library on a task and draw its figures."""
+
+    out: Path | None = None
+    """Run folder; default runs/TASK-seedN."""
+    seed: int = 0
+    """All randomness of the run comes from it."""
+    learner: str = "svsl"
+    """The method; it decides which further settings there are."""
+    preset: str | None = None
+    """A named set of defaults for the further settings; default the task's first (the paper's)."""
+    test_contexts: int = 500
+    """Fresh contexts of the test after each component."""
+    overwrite: Switch = False
+    """Replace a run that is already there."""
+    quiet: Switch = False
+    """Show no progress and no results."""
+    checkpoint_s: float = 10.0
+    """Seconds between checkpoints."""
+    workers: int | None = None
+    """Threads of a simulated task; default all cores. The result does not depend on it."""
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise SvslError(f"setting seed: expected at least 0, got {self.seed}")
+        if self.test_contexts < 1:
+            raise SvslError(f"setting test_contexts: expected at least 1, got {self.test_contexts}")
+
+
+def main(args: list[str]) -> int:
+    """Trains; the task and the learner decide which flags there are beside those of `Options`."""
+    task, rest = _split_task(args)
+    learner = _flag_value(rest, "--learner") or "svsl"
+    preset_name = _flag_value(rest, "--preset")
+    preset = find_preset(task or "", learner, preset_name)
+    settings = preset.settings
+    task_options = _task_options(task, preset.task_options) if task else make_dataclass("TaskOptions", [], frozen=True)
+    everything = make_dataclass(
+        "Train",
+        [
+            ("run", Options, field(default=Options(learner=learner, preset=preset_name))),
+            ("settings", type(settings), field(default=settings)),
+            ("task", task_options, field(default=task_options())),
+        ],
+        namespace={"__doc__": f"Trains a skill library on {task or 'a task'} and draws its figures."},
+    )
+    options = parse(everything, rest, f"svsl train {task or 'TASK'}")
+    if task is None:
+        raise SvslError(f"train what? svsl train TASK, with one of {', '.join(REGISTRY)} or your own module:factory")
+    run: Options = options.run
+    config = RunConfig(task, vars(options.task), learner, options.settings, run.seed, run.test_contexts)
+    config.make_learner(config.make_task())  # an impossible configuration is refused before a folder is made
+    folder = run.out or Path("runs") / f"{task.replace(':', '.')}-seed{run.seed}"
+    return work_on(Run.create(folder, config, run.overwrite), run.quiet, run.checkpoint_s, run.workers)
+
+
+def _split_task(args: list[str]) -> tuple[str | None, list[str]]:
+    """Finds TASK among the arguments."""
+    for position, word in enumerate(args):
+        if word in REGISTRY or (":" in word and not word.startswith("-")):
+            return word, args[:position] + args[position + 1 :]
+    if args and not args[0].startswith("-"):
+        task_factory(args[0])  # says which tasks there are
+    return None, args
+
+
+def _flag_value(args: list[str], flag: str) -> str | None:
+    for position, word in enumerate(args):
+        if word.startswith(flag + "="):
+            return word.partition("=")[2]
+        if word == flag and position + 1 < len(args):
+            return args[position + 1]
+    return None
+
+
+def _task_options(task: str, defaults: Mapping[str, object]) -> type[Any]:
+    """A dataclass of the options the task's factory takes, documented by its docstring."""
+    factory = task_factory(task)
+    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    documents = {p.arg_name: p.description for p in docstring_parser.parse(inspect.getdoc(factory) or "").params}
+    fields: list[tuple[str, Any, Any]] = []
+    for name, parameter in inspect.signature(factory).parameters.items():
+        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            continue
+        if parameter.default is parameter.empty:
+            raise SvslError(f"task {task!r}: its option {name!r} has no default, so the command line cannot make it")
+        kind: Any = hints.get(name, type(parameter.default))
+        described = Annotated[kind, tyro.conf.arg(help=documents.get(name) or "Option of the task.")]
+        fields.append((name, described, field(default=defaults.get(name, parameter.default))))
+    return make_dataclass("TaskOptions", fields, frozen=True)
