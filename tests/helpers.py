@@ -67,4 +67,4 @@ def whitened_model(old: LinearGaussian, q: Array, a: Array, b: Array, x: Array) 
     gradient_bias = b - (q @ old.bias[:, :, None])[:, :, 0]
     slope = turned @ np.concatenate([a - q @ old.gain, gradient_bias[:, :, None]], axis=2)
     inputs = np.concatenate([x, np.ones((*x.shape[:2], 1))], axis=2)
-    return Quadratic(turned @ q @ old.chol, slope, inputs.transpose(0, 2, 1) @ inputs / x.shape[1])
+    return Quadratic(turned @ q @ old.chol, slope, inputs.transpose(0, 2, 1) @ inputs / x.shape[1], np.zeros(len(q)))

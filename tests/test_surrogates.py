@@ -211,3 +211,24 @@ def test_a_nan_spoils_its_own_component_only() -> None:
     for k in (0, 2):
         np.testing.assert_allclose(model.curvature[k], clean.curvature[k], rtol=1e-9)
         np.testing.assert_allclose(model.slope[k], clean.slope[k], rtol=1e-9)
+
+
+def test_importance_counts_like_repeated_samples() -> None:
+    rng = np.random.default_rng(8)
+    gaussian = random_stack(rng, 2, 2, 1)
+    x, y, targets = rng.standard_normal((2, 40, 1)), rng.standard_normal((2, 40, 2)), rng.standard_normal((2, 40))
+    times = np.array([rng.permutation(np.repeat([1, 2, 3, 0], 10)) for _ in range(2)])
+    repeated = [np.stack([np.repeat(values[k], times[k], axis=0) for k in range(2)]) for values in (x, y, targets)]
+    weighted = fit_quadratic(gaussian, x, y, targets, times * 40 / 60)
+    plain = fit_quadratic(gaussian, *repeated)
+    for name in ("curvature", "slope", "moment", "level"):
+        np.testing.assert_allclose(getattr(weighted, name), getattr(plain, name), atol=1e-8, err_msg=name)
+
+
+def test_the_level_is_the_value_at_the_mean() -> None:
+    rng = np.random.default_rng(9)
+    gaussian = random_stack(rng, 1, 2, 0)
+    y = rng.standard_normal((1, 30, 2))
+    at_mean = float(3 - 2 * gaussian.bias[0, 0] + gaussian.bias[0, 1] ** 2)
+    model = fit_quadratic(gaussian, y[:, :, :0], y, 3 - 2 * y[:, :, 0] + y[:, :, 1] ** 2)
+    assert model.level[0] == pytest.approx(at_mean, abs=1e-7)

@@ -214,7 +214,7 @@ def test_a_model_too_large_to_solve_leaves_its_component_alone() -> None:
 
 def test_a_flat_model_without_entropy_moves_nothing() -> None:
     old = random_stack(np.random.default_rng(4), 2, 3, 1)
-    flat = Quadratic(np.zeros((2, 3, 3)), np.zeros((2, 3, 2)), np.broadcast_to(np.eye(2), (2, 2, 2)))
+    flat = Quadratic(np.zeros((2, 3, 3)), np.zeros((2, 3, 2)), np.broadcast_to(np.eye(2), (2, 2, 2)), np.zeros(2))
     new, info = gaussian_step(old, flat, 0.0, 0.01)
     assert info.ok.all()
     np.testing.assert_allclose(new.bias, old.bias)
@@ -223,7 +223,7 @@ def test_a_flat_model_without_entropy_moves_nothing() -> None:
 
 def test_a_flat_model_with_entropy_widens_all_directions_alike() -> None:
     old = random_stack(np.random.default_rng(5), 1, 3, 0)
-    flat = Quadratic(np.zeros((1, 3, 3)), np.zeros((1, 3, 1)), np.ones((1, 1, 1)))
+    flat = Quadratic(np.zeros((1, 3, 3)), np.zeros((1, 3, 1)), np.ones((1, 1, 1)), np.zeros(1))
     new, _ = gaussian_step(old, flat, 1.0, 0.01)
     ratio = new.cov[0, 0, 0] / old.cov[0, 0, 0]
     assert ratio > 1

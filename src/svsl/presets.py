@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import log
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,15 @@ import numpy as np
 from svsl.errors import SvslError
 from svsl.learners.base import Learner, SearchSpace
 from svsl.learners.hireps import HiREPS, HiREPSConfig
+from svsl.learners.ladips import LaDiPS, LaDiPSConfig
 from svsl.learners.svsl import SVSL, SVSLConfig
 
-LearnerConfig = SVSLConfig | HiREPSConfig
+LearnerConfig = SVSLConfig | HiREPSConfig | LaDiPSConfig
 
 LEARNERS: dict[str, tuple[type[LearnerConfig], Callable[[Any, SearchSpace, np.random.Generator], Learner]]] = {
     "svsl": (SVSLConfig, SVSL),
     "hireps": (HiREPSConfig, HiREPS),
+    "ladips": (LaDiPSConfig, LaDiPS),
 }
 
 
@@ -87,6 +90,17 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     },
     ("table-tennis", "hireps"): {
         "paper": Preset(HiREPSConfig(components=50, kl=0.3, kappa=0.9, batch=3000, history=1, iterations=1000))
+    },
+    ("planar-reacher", "ladips"): {
+        "paper": Preset(LaDiPSConfig(components=60, iterations=2880, gating_entropy=log(30)))
+    },
+    ("beer-pong", "ladips"): {"paper": Preset(LaDiPSConfig(components=70, iterations=3300, gating_entropy=log(30)))},
+    ("table-tennis", "ladips"): {
+        "paper": Preset(
+            LaDiPSConfig(
+                components=50, iterations=3000, kl_expert=0.01, kl_gating=0.02, gating_entropy=log(30), history=30
+            )
+        )
     },
     ("beer-pong", "svsl"): {
         "paper": Preset(_BEER_PONG),

@@ -1,0 +1,210 @@
+"""LaDiPS: layered direct policy search (End, Akrour, Peters and Neumann, 2017), reconstructed from its description.
+
+The experts and the gating of a fixed number of options are improved by two separate problems, each with a trust region.
+Experts follow a quadratic model of the return (MORE) that is fitted to the episodes of all options, weighted by their
+importance. The gating maximises the expected return of the options it chooses, its entropy bounded from below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq, minimize
+
+from svsl.errors import SvslError
+from svsl.gaussians import LOG_2PI, Array, IntArray, LinearGaussian
+from svsl.learners.base import Arrays, SearchSpace
+from svsl.learners.fixed_mixture import FixedMixtureConfig, FixedMixtureLearner
+from svsl.mixture import Mixture, log_normalised, logsumexp
+from svsl.surrogates import Quadratic, feature_count, fit_quadratic
+from svsl.trust_region import gaussian_step
+
+_EPISODES_PER_FEATURE = 3  # of the most important episodes an option's model is fitted to
+_GATING_CONTEXTS = 500  # uniform contexts over which the gating is improved
+
+
+@dataclass(frozen=True)
+class LaDiPSConfig(FixedMixtureConfig):
+    """Settings of the LaDiPS learner."""
+
+    batch: int = 1000
+    """New episodes per iteration."""
+    history: int = 12
+    """Newest batches an update uses."""
+    kl_expert: float = 0.1
+    """Bound on the divergence of an expert from its predecessor."""
+    kl_gating: float = 0.05
+    """Bound on the expected divergence of the gating from its predecessor."""
+    gating_entropy: float | None = None
+    """Least expected entropy of the gating in nats; default that of half the options."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("kl_expert", "kl_gating"):
+            if not getattr(self, name) > 0:
+                raise SvslError(f"setting {name}: expected above 0, got {getattr(self, name)}")
+        if self.gating_entropy is not None and self.gating_entropy > np.log(self.components):
+            raise SvslError(
+                f"setting gating_entropy: expected at most log({self.components}) = {np.log(self.components):.3g}, the "
+                f"entropy of all options alike, got {self.gating_entropy}"
+            )
+
+
+@dataclass(frozen=True)
+class GatingStep:
+    """The solution of the gating's problem: `log pi(o|c) = keep log q(o|c) + gain A(c, o) + constant(c)`.
+
+    Attributes:
+        keep: How much of the old log gating stays, 0 to 1.
+        gain: Factor of the expected returns.
+        kl: Divergence from the old gating, averaged over the contexts.
+        entropy: Entropy of the new gating, averaged over the contexts.
+    """
+
+    keep: float
+    gain: float
+    kl: float
+    entropy: float
+
+
+def gating_step(log_gating: Array, expected: Array, kl_bound: float, least_entropy: float) -> GatingStep:
+    """Maximises `mean_c sum_o pi(o|c) A(c,o)` with a bounded mean divergence from `q` and a least mean entropy.
+
+    The dual in the multipliers `eta > 0` and `omega >= 0` of the two bounds is convex and minimised with its gradient.
+    An entropy that is out of reach inside the trust region is approached as far as that allows.
+
+    Args:
+        log_gating: `(n, K)`, the old `log q(o|c)`.
+        expected: `(n, K)`, expected returns `A(c, o)`; what all options share in a context does not matter.
+        kl_bound: The bound on the mean of `KL(pi(.|c) || q(.|c))`.
+        least_entropy: The bound on the mean entropy.
+    """
+    log_q = np.maximum(log_gating, -700.0)
+    centred = expected - (np.exp(log_q) * expected).sum(axis=1, keepdims=True)
+    scale = float(np.sqrt((np.exp(log_q) * centred**2).sum(axis=1).mean())) + 1e-12
+    advantages = centred / scale
+
+    def solution(eta: float, omega: float) -> tuple[Array, Array]:
+        log_values = (eta * log_q + advantages) / (eta + omega)
+        log_total = logsumexp(log_values)
+        return log_values - log_total[:, None], log_total
+
+    def measures(log_pi: Array) -> tuple[float, float]:
+        pi = np.exp(log_pi)
+        return float((pi * (log_pi - log_q)).sum(axis=1).mean()), -float((pi * log_pi).sum(axis=1).mean())
+
+    def dual(x: Array) -> tuple[float, Array]:
+        eta, omega = np.exp(x)
+        log_pi, log_total = solution(eta, omega)
+        kl, entropy = measures(log_pi)
+        value = eta * kl_bound - omega * least_entropy + (eta + omega) * float(log_total.mean())
+        return value, np.array([eta * (kl_bound - kl), omega * (entropy - least_entropy)])
+
+    best = minimize(dual, np.zeros(2), jac=True, method="L-BFGS-B", bounds=[(-12, 12), (-12, 12)])
+    eta, omega = np.exp(best.x)
+    kl, entropy = measures(solution(eta, omega)[0])
+    if kl <= 1.01 * kl_bound:
+        return GatingStep(eta / (eta + omega), 1 / (scale * (eta + omega)), kl, entropy)
+    # the entropy is out of reach: flatten the gating as far as the trust region allows
+    keep = brentq(lambda keep: measures(log_normalised(keep * log_q))[0] - kl_bound, 0.0, 1.0)
+    return GatingStep(keep, 0.0, *measures(log_normalised(keep * log_q)))
+
+
+class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
+    """The learner."""
+
+    def __init__(self, config: LaDiPSConfig, space: SearchSpace, rng: np.random.Generator) -> None:
+        super().__init__(config, space, rng)
+        self._features = feature_count(len(space.context_low) + len(space.initial_mean))
+        if config.batch * config.history < _EPISODES_PER_FEATURE * self._features:
+            raise SvslError(
+                f"settings batch and history: expected at least {_EPISODES_PER_FEATURE * self._features} episodes "
+                f"together for a model of {self._features} features, got {config.batch} x {config.history}"
+            )
+        self._log_drawn: Array = np.zeros(0)  # log density of each episode's parameters under the mixture that drew it
+        half = 0.5 * (space.context_high - space.context_low)
+        unit = LinearGaussian.unconditional(space.context_low[None] + half, 0.5 * np.diag(half)[None])
+        self._unit = unit  # the coordinates of the gating: a quarter of the box is 1
+
+    def update(self) -> Mixture:
+        """One step of every expert and of the gating, from the same weighted episodes."""
+        old, contexts, parameters = self.options, self.episodes.contexts, self.episodes.parameters
+        new = slice(-self.config.batch, None)
+        self._log_drawn = self.newest(self._log_drawn, old.log_prob(contexts[new], parameters[new]))
+        if len(contexts) < _EPISODES_PER_FEATURE * self._features:
+            return old
+        rows, importance = self._share(old.experts.log_prob(contexts, parameters).T - self._log_drawn)
+        own, returns = contexts[rows], self.returns[rows]
+        model = fit_quadratic(old.experts, own, parameters[rows], returns, importance)
+        experts, _ = gaussian_step(old.experts, model, 0.0, self.config.kl_expert)
+        experts = LinearGaussian.build(experts.gain, experts.bias, self.floored(experts.cov))
+        units = self._unit.select(np.zeros(len(old), dtype=np.intp))
+        values = fit_quadratic(units, own[:, :, :0], own, returns, importance)
+        return self._gated(Mixture(old.log_weights, old.contexts, experts), values)
+
+    def _share(self, log_importance: Array) -> tuple[IntArray, Array]:
+        """The most important episodes for each option and how much they count: `(K, m)` both.
+
+        The weights `pi(theta|c,o) / q(theta|c)` are truncated at their median, so that the effective number of episodes
+        is at least half of `m`, one and a half for each feature.
+        """
+        count = _EPISODES_PER_FEATURE * self._features
+        rows = np.argpartition(log_importance, -count, axis=1)[:, -count:]
+        rows.sort(axis=1)
+        log_weights = np.take_along_axis(log_importance, rows, axis=1)
+        log_weights = np.minimum(log_weights, np.median(log_weights, axis=1, keepdims=True))
+        return rows, count * np.exp(log_normalised(log_weights))
+
+    def _gated(self, mixture: Mixture, values: Quadratic) -> Mixture:
+        """The mixture with its gating improved for options whose expected returns are `values` of the context.
+
+        Logits of the old gating and expected returns are both quadratic in the context, so the new gating is again of
+        the same form and no fit is needed.
+        """
+        low, high = self.space.context_low, self.space.context_high
+        contexts = self.rng.uniform(low, high, (_GATING_CONTEXTS, len(low)))
+        z = self._unit.whitened(contexts[None, :, :0], contexts[None])[0].T  # (n, dc)
+        bent = np.einsum("ni,kij,nj->nk", z, values.curvature, z)
+        expected = values.level + z @ values.slope[:, :, 0].T - 0.5 * bent
+        if not np.isfinite(expected).all():
+            return mixture
+        asked = self.config.gating_entropy
+        least = min(np.log(len(mixture)), np.log(self.config.components / 2) if asked is None else asked)
+        step = gating_step(mixture.log_gating(contexts), expected, self.config.kl_gating, least)
+        gated = Mixture(*self._combined(mixture, values, step), mixture.experts)
+        return self.without_unused(gated, np.exp(gated.log_gating(contexts)).mean(axis=0))
+
+    def _combined(self, mixture: Mixture, values: Quadratic, step: GatingStep) -> tuple[Array, LinearGaussian]:
+        """Log weights and context distributions whose gating is that of the step."""
+        old, unit = mixture.contexts, self._unit
+        scale, centre = np.diagonal(unit.chol[0]), unit.bias[0]
+        inverse = np.linalg.inv(old.chol / scale[:, None])
+        precision = inverse.transpose(0, 2, 1) @ inverse
+        mean = (old.bias - centre) / scale
+        pull = (precision @ mean[:, :, None])[:, :, 0]
+        level = mixture.log_weights + old.log_norm - 0.5 * (mean * pull).sum(axis=1)
+
+        precision = step.keep * precision + step.gain * values.curvature
+        pull = step.keep * pull + step.gain * values.slope[:, :, 0]
+        level = step.keep * level + step.gain * values.level
+        # terms that all options share change no gating: no common pull, and the widest as wide as a quarter of the box
+        dim = len(scale)
+        pull -= pull.mean(axis=0)
+        precision += (1 - np.linalg.eigvalsh(precision).min()) * np.eye(dim)
+        chol_inv = np.linalg.inv(np.linalg.cholesky(precision))
+        cov = chol_inv.transpose(0, 2, 1) @ chol_inv
+        mean = (cov @ pull[:, :, None])[:, :, 0]
+        log_det = 2 * np.log(np.diagonal(chol_inv, axis1=1, axis2=2)).sum(axis=1)
+        log_weights = log_normalised(level + 0.5 * (mean * pull).sum(axis=1) + 0.5 * (log_det + dim * LOG_2PI))
+        chol = np.linalg.cholesky(cov) * scale[:, None]
+        return log_weights, LinearGaussian.unconditional(centre + scale * mean, chol)
+
+    def state(self) -> Arrays:
+        """Everything `restore` needs."""
+        return super().state() | {"log_drawn": self._log_drawn}
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on from `state`."""
+        super().restore(state)
+        self._log_drawn = np.asarray(state["log_drawn"], float)
