@@ -17,10 +17,11 @@ from rich.table import Table
 
 from svsl import reference
 from svsl.gaussians import Array, IntArray
-from svsl.learners.base import SearchSpace
+from svsl.learners.base import Learner, SearchSpace
+from svsl.learners.fixed_mixture import FixedMixtureConfig
 from svsl.learners.svsl import SVSL, SVSLConfig
 from svsl.library import SkillLibrary
-from svsl.presets import find_preset
+from svsl.presets import find_preset, make_learner
 from svsl.random import stream
 from svsl.simulation.rollout import available_cores
 from svsl.tasks import Task, make_task
@@ -43,6 +44,15 @@ class UpdateTiming(TypedDict):
     ratio_all: float
     ratio: float
     iteration_ms: float
+
+
+class BaselineTiming(TypedDict):
+    """One iteration of a baseline at the paper's size beside svsl's update of all components, without episodes."""
+
+    learner: str
+    components: int
+    iteration_ms: float
+    times_all: float
 
 
 class RolloutTiming(TypedDict):
@@ -69,6 +79,7 @@ class BenchResult(TypedDict):
     """Everything `svsl bench` measures."""
 
     updates: list[UpdateTiming]
+    baselines: list[BaselineTiming]
     growth: float
     linear_growth: float
     episodes_per_s: float
@@ -82,11 +93,13 @@ def run(full: bool = False) -> BenchResult:
     task = make_task(TASK)
     with numeric_settings():
         updates = [_time_updates(task, count) for count in COMPONENT_COUNTS]
+        baselines = [_time_baseline(task, name, updates[-1]["all_ms"]) for name in ("hireps", "ladips")]
         episodes_per_s = _time_task(task)
         sample_us = _time_library(task)
         rollouts = [timing for name in ("beer-pong", "table-tennis") for timing in _time_rollouts(name)]
     return {
         "updates": updates,
+        "baselines": baselines,
         "growth": updates[-1]["iteration_ms"] / updates[0]["iteration_ms"],
         "linear_growth": COMPONENT_COUNTS[-1] / COMPONENT_COUNTS[0],
         "episodes_per_s": episodes_per_s,
@@ -118,6 +131,11 @@ def show(result: BenchResult) -> None:
         f"an iteration with its episodes, every 50th updating all: {result['growth']:.1f} times the time with "
         f"{last} components as with {first} (linear would be {result['linear_growth']:.1f})"
     )
+    for b in result["baselines"]:
+        print(
+            f"{b['learner']}: {b['iteration_ms']:.0f} ms an iteration of {b['components']} options, "
+            f"{b['times_all']:.1f} times svsl's update of all {last} components"
+        )
     print(f"planar reacher: {result['episodes_per_s']:,.0f} episodes/s in batches of {_EXPERT_BATCH}")
     print(f"library: {result['library_sample_us']:.0f} microseconds to sample a skill for one context")
     table = Table(title="Simulated tasks: evaluate, and its speed as a share of bare mujoco.rollout")
@@ -144,18 +162,19 @@ def _learner(task: Task, count: int) -> SVSL:
     """A learner of the paper's settings with `count` briefly trained components, in the middle of the newest."""
     config = find_preset(TASK).settings
     assert isinstance(config, SVSLConfig)
-    space = SearchSpace(
-        np.asarray(task.context_low), np.asarray(task.context_high), task.initial_mean, task.initial_cov
-    )
     brief = replace(config, components=count, iterations=5, delete_factor=None)
-    learner = SVSL(brief, space, stream(0, 0))
+    learner = SVSL(brief, _space(task), stream(0, 0))
     while learner.component < count or learner.stage == "fill":
         _iterate(learner, task)
     learner.config = replace(learner.config, iterations=1_000_000)
     return learner
 
 
-def _iterate(learner: SVSL, task: Task) -> None:
+def _space(task: Task) -> SearchSpace:
+    return SearchSpace(np.asarray(task.context_low), np.asarray(task.context_high), task.initial_mean, task.initial_cov)
+
+
+def _iterate(learner: Learner, task: Task) -> None:
     episodes = learner.ask()
     learner.tell(task.evaluate(episodes.contexts, episodes.parameters, stream(0, 1)).returns)
 
@@ -197,6 +216,25 @@ def _time_updates(task: Task, count: int) -> UpdateTiming:
         "ratio": ((every - 1) * reference_newest_ms + reference_all_ms) / ((every - 1) * newest_ms + all_ms),
         "iteration_ms": _best_ms(fifty_iterations, 1) / every,
     }
+
+
+def _time_baseline(task: Task, name: str, all_ms: float) -> BaselineTiming:
+    """The best of five iterations, once the history is full and before options are dropped."""
+    config = find_preset(TASK, name).settings
+    assert isinstance(config, FixedMixtureConfig)
+    learner = make_learner(name, config, _space(task), stream(0, 0))
+    for _ in range(config.history):
+        _iterate(learner, task)
+    best = np.inf
+    for _ in range(5):
+        episodes = learner.ask()
+        returns = task.evaluate(episodes.contexts, episodes.parameters, stream(0, 1)).returns
+        start = time.perf_counter()
+        learner.tell(returns)
+        best = min(best, 1e3 * (time.perf_counter() - start))
+    options = learner.mixture()
+    assert options is not None
+    return {"learner": name, "components": len(options), "iteration_ms": best, "times_all": best / all_ms}
 
 
 def _reference_arguments(learner: SVSL, index: IntArray) -> dict[str, Any]:
