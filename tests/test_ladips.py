@@ -212,7 +212,8 @@ def test_it_trains_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> 
     flags = ["--learner", "ladips", "--components", "40", "--iterations", "12", "--batch", "200"]
     assert main(["train", "planar-reacher", *flags, "--out", "run", "--quiet"]) == 0
     run = Run.open(Path("run"))
-    assert run.config.settings == LaDiPSConfig(components=40, iterations=12, batch=200, gating_entropy=np.log(30))
+    tuned = LaDiPSConfig(components=40, iterations=12, batch=200, kl_expert=0.01, gating_entropy=np.log(5))
+    assert run.config.settings == tuned
     assert [row["episodes"] for row in run.read_metrics()] == [2000, 2400]
     assert main(["eval", "run", "--json"]) == 0
     assert '"learner": "ladips"' in capsys.readouterr().out

@@ -91,8 +91,9 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     ("table-tennis", "hireps"): {
         "paper": Preset(HiREPSConfig(components=50, kl=0.3, kappa=0.9, batch=3000, history=1, iterations=1000))
     },
+    # the paper did not run it here: tuned on seed 0, see docs/results.md
     ("planar-reacher", "ladips"): {
-        "paper": Preset(LaDiPSConfig(components=60, iterations=2880, gating_entropy=log(30)))
+        "tuned": Preset(LaDiPSConfig(components=60, iterations=2880, kl_expert=0.01, gating_entropy=log(5)))
     },
     ("beer-pong", "ladips"): {"paper": Preset(LaDiPSConfig(components=70, iterations=3300, gating_entropy=log(30)))},
     ("table-tennis", "ladips"): {
