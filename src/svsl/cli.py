@@ -12,7 +12,9 @@ from svsl import __version__
 from svsl.commands.base import complain, first_line
 from svsl.errors import SvslError
 
-COMMANDS = ("train", "resume", "eval", "plot", "bench", "tasks", "check-task")
+COMMANDS = (
+    "train", "resume", "extend", "eval", "plot", "prune", "merge", "export", "bench", "tasks", "check-task"
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,6 +19,16 @@ from svsl.errors import SvslError
 _HEADER = "svsl"
 
 
+def refuse_existing(path: Path, overwrite: bool) -> None:
+    """Says so before any work is done if a file is in the way.
+
+    Raises:
+        SvslError: If `path` is there and may not be replaced.
+    """
+    if path.is_dir() or (path.exists() and not overwrite):
+        raise SvslError(f"{path} is already there; choose another --out" + ("" if path.is_dir() else " or --overwrite"))
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Replaces `path` by `content`; after a crash at any moment the old or the new content is there."""
     path.parent.mkdir(parents=True, exist_ok=True)

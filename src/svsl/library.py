@@ -20,17 +20,19 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Skill:
-    """A drawn skill; with a batch of n contexts every field has a leading axis n.
+    """A skill for a context; with a batch of n contexts every field has a leading axis n.
 
     Attributes:
         theta: `(dt,)`, parameters of the movement.
-        component: Index of the component that drew it.
+        component: Index of the component it is of.
         log_prob: `log pi(theta|c)` under the whole library.
+        gating: `pi(o|c)` of that component.
     """
 
     theta: Array
     component: IntArray
     log_prob: Array
+    gating: Array
 
 
 @dataclass(frozen=True)
@@ -102,10 +104,40 @@ class SkillLibrary:
         contexts, single = self._rows("context", context, self.context_dim)
         joint = self.mixture.log_context_joint(contexts)
         total = logsumexp(joint)
-        component = sample_rows(np.exp(joint - total[:, None]), rng)
+        gating = np.exp(joint - total[:, None])
+        component = sample_rows(gating, rng)
         theta = self.mixture.sample_parameters(contexts, component, rng)
         log_prob = logsumexp(joint + self.mixture.experts.log_prob(contexts, theta)) - total
-        return Skill(theta[0], component[0], log_prob[0]) if single else Skill(theta, component, log_prob)
+        fields = theta, component, log_prob, gating[np.arange(len(contexts)), component]
+        return Skill(*(values[0] for values in fields)) if single else Skill(*fields)
+
+    def skills(self, context: ArrayLike, min_gating: float = 0.01) -> list[Skill]:
+        """The choice in one context `(dc,)`: the mean of every component with that gating, the most probable first."""
+        gating = self.gating(np.asarray(context, dtype=np.float64).reshape(-1))
+        known = [k for k in np.argsort(-gating, kind="stable") if gating[k] >= min_gating]
+        thetas = [self.mean(context, k) for k in known]
+        return [
+            Skill(theta, k, self.log_prob(context, theta), gating[k]) for k, theta in zip(known, thetas, strict=True)
+        ]
+
+    def table(self) -> tuple[list[str], Array]:
+        """All components as a table: column names and one row of numbers a component.
+
+        Columns: `component`, `weight`, `context_mean_I`, `context_cov_I_J`, `gain_P_I`, `bias_P`, `cov_P_Q`; I and J
+        count context dimensions, P and Q parameters, from 0. The mean parameters are `gain c + bias`.
+        """
+        m, count = self.mixture, len(self)
+        columns = {
+            "component": np.arange(count, dtype=np.float64),
+            "weight": np.exp(m.log_weights),
+            "context_mean": m.contexts.bias,
+            "context_cov": m.contexts.cov,
+            "gain": m.experts.gain,
+            "bias": m.experts.bias,
+            "cov": m.experts.cov,
+        }
+        names = ["_".join([name, *map(str, at)]) for name, a in columns.items() for at in np.ndindex(a.shape[1:])]
+        return names, np.concatenate([array.reshape(count, -1) for array in columns.values()], axis=1)
 
     def gating(self, context: ArrayLike) -> Array:
         """`pi(o|c)`, `(K,)` or `(n, K)`."""

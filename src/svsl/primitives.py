@@ -48,6 +48,26 @@ def throw(weights: Array, steps: Array, length: int, dt_s: float) -> tuple[Array
     return _combine(value[..., 2:], weights), _combine(derivative[..., 2:] * rate, weights)
 
 
+def throw_steps(durations: Array) -> Array:
+    """Steps of 5 ms that a throw of each duration `(n,)` in seconds takes: `(n,)` (beer pong)."""
+    return (3.5 * (durations / 0.0175 + 1)).astype(np.int64)
+
+
+def throw_parameters(parameters: Array, steps: Array, length: int, dt_s: float) -> tuple[Array, Array]:
+    """The `throw` of a skill of beer pong.
+
+    Args:
+        parameters: `(n, 2 j + 1)`: weights, basis by basis, in units of sqrt(0.02), and the duration, which has its say
+            through `steps`.
+        steps: See `throw`: `throw_steps` for steps of 5 ms, more for a controller that is faster.
+        length: See `throw`.
+        dt_s: See `throw`.
+    """
+    joints = parameters.shape[1] // 2
+    weights = np.sqrt(0.02) * parameters[:, :-1].reshape(-1, 2, joints).transpose(0, 2, 1)
+    return throw(weights, steps, length, dt_s)
+
+
 def strike(weights: Array, durations: Array, length: int, dt_s: float) -> Array:
     """Offsets from the start posture for a strike that then slows down evenly to rest within 2 s (table tennis).
 

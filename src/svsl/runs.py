@@ -18,8 +18,9 @@ from svsl.errors import SvslError
 from svsl.files import read_safetensors, write_bytes, write_safetensors
 from svsl.gaussians import Array
 from svsl.learners.base import Arrays, Learner, SearchSpace, below
+from svsl.learners.svsl import SVSL, SVSLConfig
 from svsl.library import SkillLibrary
-from svsl.presets import LEARNERS, LearnerConfig, make_learner
+from svsl.presets import LEARNERS, LearnerConfig, find_preset, make_learner
 from svsl.pretrained import load_pretrained, pretrained_names
 from svsl.random import stream
 from svsl.tasks import Task, make_task
@@ -30,14 +31,19 @@ except ImportError:  # Windows: no lock against two processes in one folder
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = 1
-LEARNER_STREAM, TASK_STREAM, TEST_STREAM, EVAL_STREAM, PLOT_STREAM = range(5)  # independent randomness under one seed
+# independent randomness under one seed
+LEARNER_STREAM, TASK_STREAM, TEST_STREAM, EVAL_STREAM, PLOT_STREAM, PRUNE_STREAM = range(6)
 
 MetricsRow = dict[str, Any]  # names to numbers, None for one that is not finite
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All that decides what a run computes."""
+    """All that decides what a run computes.
+
+    `extends` says where the library came from to which the run adds components (the run folder holds a copy of it), and
+    `freeze` that only the weights of those it had are learned.
+    """
 
     task: str
     task_options: Mapping[str, object]
@@ -45,6 +51,8 @@ class RunConfig:
     settings: LearnerConfig
     seed: int
     test_contexts: int = 500
+    extends: str | None = None
+    freeze: bool = False
 
     def make_task(self, workers: int | None = None) -> Task:
         """The run's task, on so many threads if it simulates on several (all cores unless told)."""
@@ -53,12 +61,28 @@ class RunConfig:
             task.workers = workers
         return task
 
-    def make_learner(self, task: Task) -> Learner:
-        """The run's learner, at its start."""
+    def make_learner(self, task: Task, base: SkillLibrary | None = None) -> Learner:
+        """The run's learner, at its start: for a run that extends a library, `base` is that library.
+
+        Raises:
+            SvslError: If the settings or the base do not fit the task.
+        """
         space = SearchSpace(
             *(_vector(getattr(task, name)) for name in ("context_low", "context_high", "initial_mean", "initial_cov"))
         )
-        return make_learner(self.learner, self.settings, space, stream(self.seed, LEARNER_STREAM))
+        assert (base is None) == (self.extends is None)
+        if base is None:
+            return make_learner(self.learner, self.settings, space, stream(self.seed, LEARNER_STREAM))
+        assert isinstance(self.settings, SVSLConfig)
+        got, wanted = (base.context_dim, base.parameter_dim), (len(space.context_low), len(space.initial_mean))
+        if got != wanted:
+            raise SvslError(
+                f"{self.extends}: a library of {got[0]} context dimensions and {got[1]} parameters, but the task "
+                f"{self.task!r} with these options has {wanted[0]} and {wanted[1]}; extend it on one that has as many"
+            )
+        # not the stream of the run it extends: its components would start in the same places again
+        rng = stream(self.seed, LEARNER_STREAM, len(base))
+        return SVSL(self.settings, space, rng, base.mixture, self.freeze)
 
     def to_json(self) -> str:
         """The configuration as JSON text."""
@@ -81,17 +105,19 @@ class Run:
     """A run on disk.
 
     Files: `config.json`, `metrics.jsonl` (one row per evaluation), `checkpoint.safetensors` (all a resume needs),
-    `library.safetensors` (written last: the run is finished), `figures/`, `tensorboard/`.
+    `library.safetensors` (written last: the run is finished), `figures/`, `tensorboard/`; of a run that extends a
+    library also `base.safetensors`, that library.
     """
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
         self.folder, self.config = folder, config
         self.metrics_path, self.figures = folder / "metrics.jsonl", folder / "figures"
         self.checkpoint_path, self.library_path = folder / "checkpoint.safetensors", folder / "library.safetensors"
+        self.base_path = folder / "base.safetensors"
 
     @classmethod
-    def create(cls, folder: Path, config: RunConfig, overwrite: bool = False) -> Run:
-        """Starts a run folder.
+    def create(cls, folder: Path, config: RunConfig, overwrite: bool = False, base: SkillLibrary | None = None) -> Run:
+        """Starts a run folder; `base` is the library it extends, if it does.
 
         Raises:
             SvslError: If something is there that must not be lost.
@@ -103,8 +129,10 @@ class Run:
                 raise SvslError(f"{folder} holds {state}; choose another --out, or --overwrite to replace it")
             with run.lock():
                 run._delete()
-        elif folder.exists() and (not folder.is_dir() or any(not p.name.startswith(".") for p in folder.iterdir())):
+        elif folder.exists() and (not folder.is_dir() or any(map(run._foreign, folder.iterdir()))):
             raise SvslError(f"{folder} exists and is no run folder; choose another --out")
+        if base is not None:
+            base.save(run.base_path)
         write_bytes(folder / "config.json", config.to_json().encode())
         return run
 
@@ -127,6 +155,11 @@ class Run:
     def finished(self) -> bool:
         """Whether training is over and the library is there."""
         return self.library_path.exists()
+
+    def make_learner(self, task: Task) -> Learner:
+        """The run's learner, at its start."""
+        base = None if self.config.extends is None else SkillLibrary.load(self.base_path)
+        return self.config.make_learner(task, base)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -195,7 +228,7 @@ class Run:
         checkpoint = self.load_checkpoint()
         if checkpoint is not None:
             task = self.config.make_task()
-            learner = self.config.make_learner(task)
+            learner = self.make_learner(task)
             self.restore_learner(learner, checkpoint[0])
             if learner.mixture() is not None:
                 counters = checkpoint[1]
@@ -214,12 +247,17 @@ class Run:
             "episodes": str(episodes),
             "episodes_simulated": str(simulated),
             "svsl": __version__,
+            "config": config.to_json(),
         }
         return SkillLibrary(mixture, _vector(task.context_low), _vector(task.context_high), metadata)
 
+    def _foreign(self, path: Path) -> bool:
+        """Whether a file in a folder without configuration is somebody else's, not what a killed start left."""
+        return not path.name.startswith(".") and path != self.base_path
+
     def _delete(self) -> None:
         """Removes a run's own files, the finishing mark first, and nothing else."""
-        for path in (self.library_path, self.checkpoint_path, self.metrics_path):
+        for path in (self.library_path, self.checkpoint_path, self.metrics_path, self.base_path):
             path.unlink(missing_ok=True)
         for folder in (self.figures, self.folder / "tensorboard"):
             if folder.exists():
@@ -239,6 +277,26 @@ def open_library(where: str) -> tuple[SkillLibrary, Run | None]:
         return load_pretrained(where), None
     run = Run.open(path)
     return run.load_library(), run
+
+
+def config_of(library: SkillLibrary, run: Run | None = None) -> RunConfig:
+    """The configuration a library was trained with; where neither its run nor its metadata tells, the task's preset.
+
+    Raises:
+        SvslError: If the library does not even name its task, or its configuration cannot be read.
+    """
+    told = library.metadata
+    if run is not None:
+        return run.config
+    if "config" in told:
+        try:
+            return RunConfig.from_json(told["config"])
+        except (SvslError, ValueError, KeyError, TypeError) as error:
+            raise SvslError(f"the configuration in the library's metadata cannot be read ({error})") from None
+    if "task" not in told:
+        raise SvslError("the library's metadata names no task; metadata={'task': NAME} tells it when saving")
+    options = json.loads(told.get("task_options", "{}"))
+    return RunConfig(told["task"], options, "svsl", find_preset(told["task"]).settings, int(told.get("seed", 0)))
 
 
 def task_of(library: SkillLibrary, workers: int | None = None) -> Task:

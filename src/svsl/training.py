@@ -64,7 +64,7 @@ class Trainer:
     def __init__(self, run: Run, checkpoint_s: float = 10.0, workers: int | None = None) -> None:
         self.run, self.checkpoint_s = run, checkpoint_s
         self.task: Task = run.config.make_task(workers)
-        self.learner: Learner = run.config.make_learner(self.task)
+        self.learner: Learner = run.make_learner(self.task)
         self.task_rng = stream(run.config.seed, TASK_STREAM)
         penalty = getattr(self.task, "penalty", None)
         self.penalty = None if penalty is None else float(penalty)

@@ -73,3 +73,15 @@ def show_evaluation(result: dict[str, object]) -> None:
     for name, value in rows.items():
         table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
     Console().print(table)
+
+
+def show_side_by_side(results: dict[str, dict[str, object]]) -> None:
+    """Prints the numbers of several libraries, one a column, those only that can be compared."""
+    table = Table(title="Skill libraries")
+    for heading in ("", *results):
+        table.add_column(heading, overflow="fold")
+    for name, value in next(iter(results.values())).items():
+        if name == "components" or isinstance(value, float):
+            values = [result[name] for result in results.values()]
+            table.add_row(name, *(f"{v:.4g}" if isinstance(v, float) else str(v) for v in values))
+    Console().print(table)

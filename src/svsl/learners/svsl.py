@@ -2,7 +2,8 @@
 
 Components are added one at a time. Each one is trained by trust-region steps on quadratic models of the return,
 augmented by how responsible the component is for a sample: what others already cover pays less. At the end the
-component weights, uniform until then, are learned and light components are removed.
+component weights, uniform until then, are learned and light components are removed. A learner may also start with the
+components of a finished library and add to them.
 """
 
 from __future__ import annotations
@@ -124,9 +125,25 @@ def _require(condition: bool, name: str, expected: str, got: object) -> None:
 
 
 class SVSL:
-    """The learner; see `svsl.learners.base.Learner` for the contract."""
+    """The learner; see `svsl.learners.base.Learner` for the contract.
 
-    def __init__(self, config: SVSLConfig, space: SearchSpace, rng: np.random.Generator) -> None:
+    Args:
+        config: Its settings.
+        space: The task, as far as a learner knows it.
+        rng: All its randomness.
+        base: Components to start with. They take part as if they had been trained here, their buffers filled with
+            fresh episodes, and are never removed, however light they become.
+        freeze: Leave the experts and contexts of `base` as they are and learn their weights only.
+    """
+
+    def __init__(
+        self,
+        config: SVSLConfig,
+        space: SearchSpace,
+        rng: np.random.Generator,
+        base: Mixture | None = None,
+        freeze: bool = False,
+    ) -> None:
         config = config.resolved(space)
         assert config.buffer is not None
         assert config.context_batch is not None
@@ -144,7 +161,12 @@ class SVSL:
         self.stage: Stage = "fill"
         self.component, self.iteration, self.finished = 1, 0, 0
         self.failed_steps, self.deleted = 0, 0
-        self._mixture: Mixture | None = None
+        self._mixture = base
+        self.base = len(base) if base is not None else 0
+        self.frozen = self.base if freeze else 0
+        for _ in range(self.base):
+            self.context_buffer.append_component()
+            self.expert_buffer.append_component()
         self._asked: tuple[IntArray, Episodes, int] | None = None
         self._add_component()
 
@@ -173,6 +195,7 @@ class SVSL:
         self._store(owners[:first], episodes, returns, slice(None, first))
         if self.stage == "fill":
             self.stage, self.iteration = "context", 1
+            self.finished += self.base > 0 and self.finished == 0
             return
         if self.stage == "context":
             self._update_contexts(index)
@@ -194,7 +217,7 @@ class SVSL:
 
     @property
     def milestone(self) -> int:
-        """Components finished, one more after the weight update."""
+        """Components finished, one more after the weight update; the components of the start count as one."""
         return self.finished
 
     @property
@@ -253,10 +276,11 @@ class SVSL:
     def _turn(self) -> IntArray:
         """The components the current stage is about."""
         count = len(self._current)
-        everyone = self.stage == "weights" or (
-            self.stage != "fill" and self.iteration % self.config.finetune_every == 0
-        )
-        return np.arange(0 if everyone else count - 1, count)
+        if self.stage == "fill":
+            return np.flatnonzero(self.context_buffer.filled == 0)
+        if self.stage == "weights":
+            return np.arange(count)
+        return np.arange(self.frozen if self.iteration % self.config.finetune_every == 0 else count - 1, count)
 
     def _add_component(self) -> None:
         config, space = self.config, self.space
@@ -340,10 +364,10 @@ class SVSL:
         """Episodes asked for (without rejections) until this iteration of this component is done."""
         sizes, every = self.batch_sizes, self.config.finetune_every
         each = sizes["context"] + sizes["expert"]
-        shared, before = self.config.iterations // every, component - 1
+        shared, before, old = self.config.iterations // every, component - 1, self.base - self.frozen
         alone = sizes["fill"] + (self.config.iterations - shared) * each
-        done = before * alone + shared * each * before * component // 2
-        return done + sizes["fill"] + each * (iteration + (iteration // every) * before)
+        done = before * alone + shared * each * before * (component + 2 * old) // 2
+        return done + (1 + self.base) * sizes["fill"] + each * (iteration + (iteration // every) * (before + old))
 
     # ---- the updates --------------------------------------------------------------------------------------------
 
@@ -425,4 +449,5 @@ class SVSL:
             log_weights = categorical_step(log_weights, rewards(log_weights), config.beta_weight, config.kl_weight)
         self._mixture = replace(self._current, log_weights=log_weights)
         heavy = log_weights >= np.log(config.min_weight) if config.min_weight > 0 else np.isfinite(log_weights)
+        heavy[: self.base] = True
         self._keep(np.flatnonzero(heavy))

@@ -73,9 +73,9 @@ TABLE_TENNIS_BOUNCE = Contact(solref=(0.1, 0.03))
 ARM_CONTACT = Contact(solref=(0.02, 1), sliding_friction=1.0, torsional_friction=0.005, dimensions=3)
 
 
-def beer_pong_model(looks: bool = True) -> mujoco.MjModel:
+def beer_pong_model(looks: bool = True, cup_radius: float = CUP_INNER_RADIUS) -> mujoco.MjModel:
     """A newly compiled model of `beer_pong_spec`; the caller may change it."""
-    return beer_pong_spec(looks).compile()
+    return beer_pong_spec(looks, cup_radius).compile()
 
 
 def table_tennis_model(looks: bool = True) -> mujoco.MjModel:
@@ -83,8 +83,8 @@ def table_tennis_model(looks: bool = True) -> mujoco.MjModel:
     return table_tennis_spec(looks).compile()
 
 
-def beer_pong_spec(looks: bool = True) -> mujoco.MjSpec:
-    """The arm before a table with a cup, and a wall behind it; it throws towards -y.
+def beer_pong_spec(looks: bool = True, cup_radius: float = CUP_INNER_RADIUS) -> mujoco.MjSpec:
+    """The arm before a table with a cup of that inner radius, and a wall behind it; it throws towards -y.
 
     The cup is the mocap body `cup`: `mocap_pos = (x, y, 0)` puts its axis at (x, y); a context plus `CUP_AXIS_OFFSET`
     is that point. The ball touches `cup_bottom` if and only if it is in the cup.
@@ -105,7 +105,7 @@ def beer_pong_spec(looks: bool = True) -> mujoco.MjSpec:
     _add_static(spec, "table", _BOX, (0, table_middle, half_height), (0.4, half_length, half_height), "wooden_table")
     _add_static(spec, "pedestal", _BOX, (0, 0, 0.3025), (0.1, 0.1, 0.3), "stand")
     _add_static(spec, "wall", _BOX, (0, WALL_FRONT - 0.04, 1.1), (0.4, 0.04, 1.1), "wall")
-    _add_cup(spec, (CUP_AXIS_OFFSET[0], -1.6 + CUP_AXIS_OFFSET[1]))
+    _add_cup(spec, (CUP_AXIS_OFFSET[0], -1.6 + CUP_AXIS_OFFSET[1]), cup_radius - CUP_INNER_RADIUS)
     _add_camera(world, eye=(2.7, 0.3, 1.85), target=(0.0, -1.12, 1.0), fovy=45)
 
     ball = (mujoco.mjtObj.mjOBJ_BODY, "ball")
@@ -227,11 +227,11 @@ def _add_ball(spec: mujoco.MjSpec, rgba: tuple[float, ...]) -> None:
     )
 
 
-def _add_cup(spec: mujoco.MjSpec, axis: tuple[float, float]) -> None:
-    """Adds the mocap body `cup`: a tube of boxes, a base, a bottom and the goal sites."""
+def _add_cup(spec: mujoco.MjSpec, axis: tuple[float, float], wider: float) -> None:
+    """Adds the mocap body `cup`, `wider` than the published one: a tube of boxes, a base, a bottom, the goal sites."""
     cup = spec.worldbody.add_body(name="cup", pos=(*axis, 0), mocap=True)
     red, white = (0.86, 0.10, 0.12, 0.5), (0.97, 0.95, 0.93, 1)
-    radius = (CUP_INNER_RADIUS + CUP_OUTER_RADIUS) / 2
+    radius = (CUP_INNER_RADIUS + CUP_OUTER_RADIUS) / 2 + wider
     half_size = (
         (CUP_OUTER_RADIUS - CUP_INNER_RADIUS) / 2,
         radius * tan(pi / CUP_SIDES),
@@ -245,7 +245,7 @@ def _add_cup(spec: mujoco.MjSpec, axis: tuple[float, float]) -> None:
         rim = (half_size[0] + 0.0015, (radius + half_size[0]) * tan(pi / CUP_SIDES), 0.003)
         _add_look(cup, _BOX, (*pos[:2], CUP_TOP + 0.0007 - rim[2]), rim, rgba=white, quat=quat)
     for name, bottom, top, r in (("cup_base", 0.760, 0.850, 0.08), ("cup_bottom", 0.845, CUP_FLOOR, 0.07)):
-        size = (r, (top - bottom) / 2, 0)
+        size = (r + wider, (top - bottom) / 2, 0)
         pos = (0, 0, (top + bottom) / 2)
         cup.add_geom(name=name, type=_CYLINDER, pos=pos, size=size, rgba=white, **NO_COLLISIONS)
     cup.add_site(name="cup_goal", pos=(0, 0, 0.950), rgba=_HIDDEN)

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
+from svsl.errors import SvslError
 from svsl.gaussians import Array, BoolArray
-from svsl.primitives import throw
+from svsl.primitives import throw_parameters, throw_steps
 from svsl.simulation.arm import JOINTS
 from svsl.simulation.rollout import diverged, first_true, rising_edges
 from svsl.simulation.scenes import (
+    BALL_RADIUS,
     BEER_PONG_START,
     CUP_AXIS_OFFSET,
     CUP_FLOOR,
@@ -25,7 +27,6 @@ from svsl.tasks.simulated import SimulatedTask, Trajectory, distance_to_box, run
 
 FLIGHT_STEPS = 500
 DURATION_RANGE = (0.1, 1.3)
-WEIGHT_SCALE = np.sqrt(0.02)
 _CUP_GOAL_Z = 0.950  # the opening; the bottom is at `CUP_FLOOR`
 _CHUNK = 50
 _PATH_STRIDE = 20  # a tenth of a second
@@ -68,6 +69,7 @@ class BeerPong(SimulatedTask):
 
     Args:
         velocity_share: Share of the true desired velocity that the controller is given.
+        cup_radius: Inner radius of the cup in metres; the ball's is 0.025.
     """
 
     context_low = np.array([-0.32, -2.2])
@@ -77,9 +79,14 @@ class BeerPong(SimulatedTask):
     initial_cov = np.diag(2 * [5 * v for v in (0.05, 1, 0.05, 1, 0.05, 1, 0.05)] + [0.25])
     penalty = -100.0
 
-    def __init__(self, velocity_share: float = 1.0) -> None:
-        self.velocity_share = velocity_share
-        super().__init__(beer_pong_model(), beer_pong_model(looks=False), _CONTROL)
+    def __init__(self, velocity_share: float = 1.0, cup_radius: float = CUP_INNER_RADIUS) -> None:
+        if not BALL_RADIUS < cup_radius <= 2 * CUP_INNER_RADIUS:
+            raise SvslError(
+                f"cup_radius: expected more than the ball's {BALL_RADIUS} and at most {2 * CUP_INNER_RADIUS}, "
+                f"got {cup_radius}"
+            )
+        self.velocity_share, self.cup_radius = velocity_share, cup_radius
+        super().__init__(beer_pong_model(True, cup_radius), beer_pong_model(False, cup_radius), _CONTROL)
 
     def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
         """All states of one throw, with the ball in the hand until its release; see `SimulatedTask`."""
@@ -98,11 +105,10 @@ class BeerPong(SimulatedTask):
 
     def steps(self, parameters: Array) -> Array:
         """Steps of each movement: `(n,)`."""
-        return (3.5 * (parameters[:, -1] / 0.0175 + 1)).astype(np.int64)
+        return throw_steps(parameters[:, -1])
 
     def _desired(self, parameters: Array, steps: Array) -> tuple[Array, Array]:
-        weights = WEIGHT_SCALE * parameters[:, :-1].reshape(-1, 2, JOINTS).transpose(0, 2, 1)
-        position, velocity = throw(weights, steps, int(steps.max(initial=2)) + 1, self.dt_s)
+        position, velocity = throw_parameters(parameters, steps, int(steps.max(initial=2)) + 1, self.dt_s)
         return position + BEER_PONG_START, velocity
 
     def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
@@ -184,7 +190,7 @@ class BeerPong(SimulatedTask):
             name: self.simulator.sensor(throws.sensors, f"ball_{name}") > 0 for name in ("table", "wall", "cup_bottom")
         }
         in_cup = touch["cup_bottom"].any(axis=1) & (final[:, 2] < CUP_TOP)
-        in_cup &= ((final[:, :2] - axis) ** 2).sum(axis=1) < CUP_INNER_RADIUS**2
+        in_cup &= ((final[:, :2] - axis) ** 2).sum(axis=1) < self.cup_radius**2
         missed = -2.0 - 2.0 * ~touch["table"].any(axis=1) - least_sq - 0.5 * final_sq - 1e-4 * throws.torque_cost
         returns = np.where(in_cup, -final_sq - 1.5e-4 * throws.torque_cost, missed)
         arrival = first_true(touch["cup_bottom"])
