@@ -105,3 +105,14 @@ def with_options(scale: float = 1.0, kind: str = "plain") -> Unimodal:
 def not_a_task() -> int:
     """Makes something else."""
     return 3
+
+
+def moved(shift: float = 0.0) -> Unimodal:
+    """The unimodal task with its optimum elsewhere.
+
+    Args:
+        shift: How far all parameters of the optimum are moved.
+    """
+    task = Unimodal()
+    task.bias = task.bias + shift
+    return task
