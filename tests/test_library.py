@@ -73,6 +73,23 @@ def test_samples_follow_the_policy(library: SkillLibrary) -> None:
     assert one.log_prob == pytest.approx(library.log_prob(context, one.theta))
 
 
+def test_the_choice_of_skills_in_a_context(library: SkillLibrary) -> None:
+    context = np.array([0.1, 0.2])
+    gating = library.gating(context)
+    skills = library.skills(context, min_gating=0.1)
+    assert [skill.component for skill in skills] == [k for k in np.argsort(-gating) if gating[k] >= 0.1]
+    assert 1 <= len(skills) < len(library.skills(context, min_gating=0.0)) == 4
+    for skill in skills:
+        np.testing.assert_array_equal(skill.theta, library.mean(context, skill.component))
+        assert skill.gating == gating[skill.component]
+        assert skill.log_prob == pytest.approx(library.log_prob(context, skill.theta), rel=1e-12)
+    assert library.skills(context, min_gating=1.1) == []
+    drawn = library.sample(context, stream(4))
+    assert drawn.gating == pytest.approx(gating[drawn.component])
+    with pytest.raises(SvslError, match=r"context: expected one of shape \(2,\), got \(3, 2\)"):
+        library.skills(np.zeros((3, 2)))
+
+
 def test_saved_and_loaded_it_is_the_same(library: SkillLibrary, tmp_path: Path) -> None:
     library.save(tmp_path / "lib.safetensors")
     loaded = SkillLibrary.load(tmp_path / "lib.safetensors")

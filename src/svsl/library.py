@@ -113,12 +113,15 @@ class SkillLibrary:
 
     def skills(self, context: ArrayLike, min_gating: float = 0.01) -> list[Skill]:
         """The choice in one context `(dc,)`: the mean of every component with that gating, the most probable first."""
-        gating = self.gating(np.asarray(context, dtype=np.float64).reshape(-1))
-        known = [k for k in np.argsort(-gating, kind="stable") if gating[k] >= min_gating]
-        thetas = [self.mean(context, k) for k in known]
-        return [
-            Skill(theta, k, self.log_prob(context, theta), gating[k]) for k, theta in zip(known, thetas, strict=True)
-        ]
+        contexts, single = self._rows("context", context, self.context_dim)
+        if not single:
+            raise SvslError(f"context: expected one of shape ({self.context_dim},), got {contexts.shape}")
+        gating = self.gating(contexts[0])
+        known = np.array([k for k in np.argsort(-gating, kind="stable") if gating[k] >= min_gating], dtype=np.intp)
+        repeated = np.repeat(contexts, len(known), axis=0)
+        thetas = self.mixture.component_means(repeated, known)
+        log_probs = self.mixture.log_prob(repeated, thetas)
+        return [Skill(*fields) for fields in zip(thetas, known, log_probs, gating[known], strict=True)]
 
     def table(self) -> tuple[list[str], Array]:
         """All components as a table: column names and one row of numbers a component.
