@@ -7,12 +7,12 @@ from pathlib import Path
 from svsl.errors import SvslError
 from svsl.library import SkillLibrary
 
-_FOLDER = Path(__file__).parent / "pretrained_libraries"
+FOLDER = Path(__file__).parent / "pretrained_libraries"
 
 
 def pretrained_names() -> list[str]:
     """The tasks a trained library is shipped for."""
-    return sorted(path.stem for path in _FOLDER.glob("*.safetensors"))
+    return sorted(path.stem for path in FOLDER.glob("*.safetensors"))
 
 
 def load_pretrained(name: str) -> SkillLibrary:
@@ -23,4 +23,4 @@ def load_pretrained(name: str) -> SkillLibrary:
     """
     if name not in pretrained_names():
         raise SvslError(f"no library is shipped for {name!r}; shipped: {', '.join(pretrained_names()) or 'none'}")
-    return SkillLibrary.load(_FOLDER / f"{name}.safetensors")
+    return SkillLibrary.load(FOLDER / f"{name}.safetensors")
