@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test test-slow format clean
+.PHONY: train test test-slow format dist check-dist clean
 
 train: .venv/installed
 	$(BIN)/svsl train planar-reacher --components 40 --out runs/first --overwrite
@@ -20,6 +20,18 @@ format: .venv/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# the wheel is built from the sdist, so what is missing in one is missing in both
+dist: .venv/installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
+# the wheel in an environment of its own, used from another folder: nothing of this checkout may be needed
+check-dist: dist
+	rm -rf build/check-dist
+	$(PYTHON) -m venv build/check-dist
+	build/check-dist/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd build/check-dist && env -u PYTHONPATH bin/svsl eval beer-pong --contexts 50
+
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "svsl needs Python 3.11 or newer; choose one with: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
@@ -34,4 +46,4 @@ format: .venv/installed-dev
 	@touch $@
 
 clean:
-	rm -rf .venv
+	rm -rf .venv build dist
