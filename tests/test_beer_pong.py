@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from svsl import SvslError, load_pretrained
 from svsl.gaussians import Array, IntArray
 from svsl.primitives import throw
 from svsl.random import stream
@@ -444,3 +445,22 @@ def test_a_simulation_that_blows_up_gets_the_penalty() -> None:
     assert outcome.info["diverged"].all()
     np.testing.assert_array_equal(outcome.returns, -100.0)
     assert not outcome.success.any()
+
+
+def test_a_cup_of_another_size() -> None:
+    for radius in (0.03, 0.05, 0.1):
+        model = BeerPong(cup_radius=radius).model
+        wall, bottom = model.geom("cup_0"), model.geom("cup_bottom")
+        assert wall.pos[0] - wall.size[0] == pytest.approx(radius), "the inner side of the wall"
+        assert bottom.size[0] == pytest.approx(radius, abs=2e-4)
+    same, plain = BeerPong(cup_radius=0.0701).model, BeerPong().model
+    np.testing.assert_array_equal(same.geom_size, plain.geom_size)
+    np.testing.assert_array_equal(same.geom_pos, plain.geom_pos)
+    library = load_pretrained("beer-pong")
+    contexts = np.random.default_rng(0).uniform(library.context_low, library.context_high, (60, 2))
+    means = library.mean(contexts, library.gating(contexts).argmax(axis=1))
+    share = [BeerPong(cup_radius=r).evaluate_batch(contexts, means).success.mean() for r in (0.03, 0.05, 0.0701)]
+    assert share[0] < share[1] <= share[2]
+    for radius in (0.025, 0.2):
+        with pytest.raises(SvslError, match=r"cup_radius: expected more than the ball's 0.025 and at most 0.1402"):
+            BeerPong(cup_radius=radius)

@@ -231,6 +231,17 @@ def test_what_cannot_be_extended_gets_one_line(capsys: pytest.CaptureFixture[str
     assert Run.open(Path("half")).finished
 
 
+def test_new_components_do_not_start_where_the_first_ones_did() -> None:
+    task = Unimodal()
+    library = SkillLibrary(random_mixture(stream(1), 3, 2, 3), task.context_low, task.context_high)
+    config = RunConfig("toys:Unimodal", {}, "svsl", TINY, 0)
+    first = config.make_learner(task)
+    grown = replace(config, extends="elsewhere").make_learner(task, library)
+    assert isinstance(first, SVSL)
+    assert isinstance(grown, SVSL)
+    assert not np.allclose(grown._current.contexts.bias[3], first._current.contexts.bias[0])
+
+
 def test_a_killed_start_leaves_a_folder_that_can_be_used(tmp_path: Path) -> None:
     library = SkillLibrary(random_mixture(stream(1), 3, 2, 3), np.array([-1.0, 0.0]), np.array([1.0, 3.0]))
     config = RunConfig("toys:Unimodal", {}, "svsl", TINY, 0, extends="elsewhere")
