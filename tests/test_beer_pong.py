@@ -449,10 +449,11 @@ def test_a_simulation_that_blows_up_gets_the_penalty() -> None:
 
 def test_a_cup_of_another_size() -> None:
     for radius in (0.03, 0.05, 0.1):
-        model = BeerPong(cup_radius=radius).model
-        wall, bottom = model.geom("cup_0"), model.geom("cup_bottom")
-        assert wall.pos[0] - wall.size[0] == pytest.approx(radius), "the inner side of the wall"
-        assert bottom.size[0] == pytest.approx(radius, abs=2e-4)
+        task = BeerPong(cup_radius=radius)
+        for model in (task.model, task.simulator.model):
+            wall, bottom = model.geom("cup_0"), model.geom("cup_bottom")
+            assert wall.pos[0] - wall.size[0] == pytest.approx(radius), "the inner side of the wall"
+            assert bottom.size[0] == pytest.approx(radius, abs=2e-4)
     same, plain = BeerPong(cup_radius=0.0701).model, BeerPong().model
     np.testing.assert_array_equal(same.geom_size, plain.geom_size)
     np.testing.assert_array_equal(same.geom_pos, plain.geom_pos)

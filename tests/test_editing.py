@@ -70,14 +70,16 @@ def test_another_way_of_succeeding_is_not_given_up() -> None:
 
 
 def test_expected_success_must_not_fall_unless_tolerated() -> None:
-    # 0 alone solves both contexts, 1 solves neither: without 1 success rises. 2 solves only the first: without 2 the
-    # weight goes to 0 and 1
-    gating = [[0.1, 0.8, 0.1], [0.1, 0.8, 0.1]]
-    np.testing.assert_array_equal(needed_components(found(gating, [[1, 0, 1], [1, 0, 0]])), [0])
-    # each context is solved by two ways out of three components of which the heaviest fails in one: nothing is free
+    # 1 is needed in the second context, and in the first what 2 leaves goes in part to 1, which fails there:
+    # expected success 0.7 becomes 0.5 / 0.8, a loss of 0.0375 over both contexts, while 0 still knows the way
+    gating, success = [[0.5, 0.3, 0.2], [0.0, 1.0, 0.0]], [[1, 0, 1], [0, 1, 0]]
+    np.testing.assert_array_equal(needed_components(found(gating, success)), [0, 1, 2])
+    np.testing.assert_array_equal(needed_components(found(gating, success), tolerance=0.03), [0, 1, 2])
+    np.testing.assert_array_equal(needed_components(found(gating, success), tolerance=0.04), [0, 1])
+    # and of two ways, half may be lost
     gating, success = [[0.6, 0.4], [0.4, 0.6]], [[1, 0], [0, 1]]
     np.testing.assert_array_equal(needed_components(found(gating, success)), [0, 1])
-    np.testing.assert_array_equal(needed_components(found(gating, success), tolerance=0.5), [1])
+    assert len(needed_components(found(gating, success), tolerance=0.5)) == 1
 
 
 def test_merged_weights_are_in_proportion_and_steps_do_not_matter() -> None:
@@ -154,25 +156,24 @@ def test_merge_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_table_is_read_back_exactly() -> None:
-    made = bimodal_library([0, 1, 2], [0.5, 0.3, 0.2], "made.safetensors")
+    library([1 / 3, 1 / 7, 11 / 21]).save("made.safetensors")
     assert main(["export", "made.safetensors", "--out", "made.csv"]) == 0
     with open("made.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["component"] for row in rows] == ["0", "1", "2"]
-    loaded = SkillLibrary.load("made.safetensors").components
-    for row, component in zip(rows, loaded, strict=True):
+    made = SkillLibrary.load("made.safetensors")
+    for row, component in zip(rows, made.components, strict=True):
         assert float(row["weight"]) == component.weight
-        assert float(row["context_mean_0"]) == component.context_mean[0]
-        assert float(row["context_cov_0_0"]) == component.context_cov[0, 0]
-        for p in range(2):
-            assert float(row[f"gain_{p}_0"]) == component.gain[p, 0]
-            assert float(row[f"bias_{p}"]) == component.bias[p]
-            for q in range(2):
-                assert float(row[f"cov_{p}_{q}"]) == component.cov[p, q]
-    assert len(rows[0]) == 1 + 1 + 1 + 1 + 2 + 2 + 4
-    context = np.array([0.4])
-    by_hand = [float(rows[1][f"gain_{p}_0"]) * context[0] + float(rows[1][f"bias_{p}"]) for p in range(2)]
-    np.testing.assert_allclose(made.mean(context, 1), by_hand, rtol=1e-14)
+        for name in ("context_mean", "context_cov", "gain", "bias", "cov"):
+            array = getattr(component, name)
+            read = [float(row[f"{name}_" + "_".join(map(str, at))]) for at in np.ndindex(array.shape)]
+            np.testing.assert_array_equal(np.reshape(read, array.shape), array)
+    assert len(rows[0]) == 1 + 1 + 2 + 4 + 6 + 3 + 9
+    by_hand = [
+        sum(float(rows[1][f"gain_{p}_{i}"]) * (0.4, 0.1)[i] for i in range(2)) + float(rows[1][f"bias_{p}"])
+        for p in range(3)
+    ]
+    np.testing.assert_allclose(made.mean([0.4, 0.1], 1), by_hand, rtol=1e-13)
 
 
 WRONG = {
