@@ -34,6 +34,8 @@ def test_selected_components_answer_as_before_with_renormalised_weights() -> Non
     gating = old.gating([0.2, 0.1])[[1, 3]]
     np.testing.assert_allclose(new.gating([0.2, 0.1]), gating / gating.sum(), rtol=1e-10)
     assert json.loads(new.metadata["kept_components"]) == [1, 3]
+    assert json.loads(select(new, np.array([1])).metadata["kept_components"]) == [3], "as the trained library has them"
+    assert "results" not in select(library([0.5, 0.5], results="{}"), np.array([0])).metadata
 
 
 def test_heavy_components() -> None:

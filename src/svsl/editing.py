@@ -16,9 +16,15 @@ from svsl.mixture import Mixture
 
 
 def select(library: SkillLibrary, index: IntArray) -> SkillLibrary:
-    """The library of the components `index`, weights renormalised; the metadata says what they were called before."""
-    metadata = {**library.metadata, "kept_components": json.dumps([int(k) for k in index])}
-    return replace(library, mixture=library.mixture.select(index), metadata=metadata)
+    """The library of the components `index`, weights renormalised.
+
+    The metadata says which components of the trained library they are, and no longer what that one could do.
+    """
+    told = dict(library.metadata)
+    told.pop("results", None)
+    numbers = json.loads(told["kept_components"]) if "kept_components" in told else list(range(len(library)))
+    told["kept_components"] = json.dumps([numbers[k] for k in index])
+    return replace(library, mixture=library.mixture.select(index), metadata=told)
 
 
 def heavy_components(library: SkillLibrary, min_weight: float = 0.0, max_components: int | None = None) -> IntArray:
