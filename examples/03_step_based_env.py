@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import sys
 
-import numpy as np
-
 from svsl.tasks.movement_task import MovementPrimitiveTask
 
 
@@ -54,7 +52,9 @@ def main(args: list[str]) -> int:
     """Trains with the command line's own flags."""
     from svsl.cli import main as svsl
 
-    return svsl(["train", "03_step_based_env:reacher", "--components", "4", "--iterations", "150", "--alpha", "0.01", *args])
+    return svsl(
+        ["train", "03_step_based_env:reacher", "--components", "4", "--iterations", "150", "--alpha", "0.01", *args]
+    )
 
 
 if __name__ == "__main__":  # the processes that play the episodes import this file

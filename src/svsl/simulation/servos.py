@@ -29,7 +29,9 @@ def read_model(model: str | Path | mujoco.MjSpec, folder: Path) -> mujoco.MjSpec
             raise SvslError(f"no model file {text!r} in {folder} or the current directory")
         return mujoco.MjSpec.from_file(str(path))
     except ValueError as error:
-        raise error if isinstance(error, SvslError) else SvslError(f"MuJoCo cannot read the model: {error}") from None
+        if isinstance(error, SvslError):
+            raise
+        raise SvslError(f"MuJoCo cannot read the model: {' '.join(str(error).split())}") from None
 
 
 def compile_model(spec: mujoco.MjSpec) -> mujoco.MjModel:
@@ -41,7 +43,7 @@ def compile_model(spec: mujoco.MjSpec) -> mujoco.MjModel:
     try:
         return spec.compile()
     except ValueError as error:
-        raise SvslError(f"MuJoCo cannot compile the model: {error}") from None
+        raise SvslError(f"MuJoCo cannot compile the model: {' '.join(str(error).split())}") from None
 
 
 def add_servo(spec: mujoco.MjSpec, joint: str, kp: float, kv: float | None) -> str:

@@ -58,10 +58,8 @@ class EnvironmentSpec:
         try:
             return gymnasium.make(self.env, disable_env_checker=True, **self.options)  # type: ignore[arg-type]
         except ModuleNotFoundError as error:
-            raise SvslError(
-                f"{self.name}: no module {error.name!r}; gym:module:ENV_ID takes a module of the current directory or "
-                "the Python path that registers the environment"
-            ) from None
+            hint = "gym:module:ENV_ID takes a module of the current directory or the Python path"
+            raise SvslError(f"{self.name}: {error}; {hint}") from None
         except (gymnasium.error.Error, TypeError) as error:
             raise SvslError(f"{self.name}: {error}") from None
 
