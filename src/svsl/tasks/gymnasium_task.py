@@ -168,6 +168,8 @@ class EnvironmentTask:
 
     @workers.setter
     def workers(self, count: int) -> None:
+        if count < 0:
+            raise SvslError(f"workers: expected at least 0, got {count}")
         if count != self._pool.workers:
             self._pool.close()
             self._pool.workers = count
