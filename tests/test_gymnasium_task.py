@@ -134,12 +134,14 @@ def test_diagnostics_of_all_kinds_are_stacked() -> None:
     ],
 )
 def test_the_context_is_told_and_checked(setter: Any, told: str | None) -> None:
-    task = here(GymnasiumTask("toy/Told-v0", {"noise": 0.0}, context_setter=setter))
+    def task() -> GymnasiumTask:
+        return here(GymnasiumTask("toy/Told-v0", {"noise": 0.0}, context_setter=setter, context_low=(-0.5,)))
+
     if told is None:
-        assert one(task, 0.25, [1.25, -0.25]) == -1
+        assert one(task(), 0.5, [1.5, -0.5]) == -1
     else:
         with pytest.raises(SvslError, match="environment 'toy/Told-v0'.*" + told):
-            one(task, 0.25, [0.0, 0.0])
+            task()
 
 
 @pytest.mark.parametrize(
@@ -150,12 +152,13 @@ def test_the_context_is_told_and_checked(setter: Any, told: str | None) -> None:
         ("toy/Unbounded-v0", {"initial_mean": (0.0,)}, "initial_mean and initial_std"),
         ("toy/Wide-v0", {}, "no finite box; give context_low and context_high, 1 numbers each"),
         ("toy/Wide-v0", {"context_low": (0.0,), "context_high": (0.0,)}, "no finite box"),
-        ("CartPole-v1", {}, "no finite box|action space is Discrete"),
+        ("CartPole-v1", {}, r"action space is Discrete\(2\)"),
         ("toy/Numbered-v0", {}, r"expected a Box of observations.*got Discrete\(7\)"),
         (TOSS, {"context_low": (0.0, 1.0)}, "context_low: expected 1 numbers"),
         (TOSS, {"initial_std": (0.0,)}, r"initial_std: expected 2 positive numbers or one for all, got \[0.0, 0.0\]"),
         (TOSS, {"env_options": {"colour": 3}}, "colour"),
         ("toy/Tos-v0", {}, "toy/Tos.*Toss"),
+        ("toy/Stuck-v0", {}, "its reset failed: RuntimeError: no power"),
         ("nowhere:Thing-v0", {}, "No module named 'nowhere'.*gym:module:ENV_ID"),
     ],
 )
@@ -227,6 +230,7 @@ def test_training_gives_the_same_library_byte_by_byte(capfd: pytest.CaptureFixtu
         error = capfd.readouterr().err
         assert told in error
         assert error.count("\n") == 1
+    assert [path.name for path in Path("runs").iterdir()] == [folder.name], "nothing is made for what is refused"
 
 
 def test_options_of_the_environment_are_flags_and_are_kept(capfd: pytest.CaptureFixture[str]) -> None:

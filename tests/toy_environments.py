@@ -120,6 +120,13 @@ class Numbered(Toss):
     observation_space: Any = Discrete(7)
 
 
+class Stuck(Toss):
+    """Cannot be reset."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        raise RuntimeError("no power")
+
+
 class Cart(gymnasium.Env[Array, Array]):
     """Two unit masses pushed for steps of 0.05 s (or put to where the action says); reward for being near the target.
 
@@ -153,5 +160,5 @@ class Cart(gymnasium.Env[Array, Array]):
         return self.observe(), -near, False, self.count == 30, {"success": near < 0.1, "near": near}
 
 
-for _kind in (Toss, Mortal, Deadly, Deaf, Told, Broken, Endless, Unbounded, Wide, Buttons, Numbered, Cart):
+for _kind in (Toss, Mortal, Deadly, Deaf, Told, Broken, Endless, Unbounded, Wide, Buttons, Numbered, Stuck, Cart):
     gymnasium.register(f"toy/{_kind.__name__}-v0", entry_point=f"toy_environments:{_kind.__name__}")

@@ -149,14 +149,22 @@ class EnvironmentTask:
         outside_penalty: float,
         success_return: float | None,
     ) -> None:
-        env = spec.make()
+        player = Player(spec)
+        env = player.env
         self.spec, self.outside_penalty, self.success_return = spec, outside_penalty, success_return
-        self.context_low, self.context_high = context_box(spec, env.observation_space, context_low, context_high)
         self.action_low, self.action_high = action_box(spec, env.action_space)
+        self.context_low, self.context_high = context_box(spec, env.observation_space, context_low, context_high)
         self.parameter_low: Array = np.array(-np.inf)
         self.parameter_high: Array = np.array(np.inf)
         self._wishes = {n: getattr(env.unwrapped, n, None) for n in ("initial_mean", "initial_cov", "dt")}
-        env.close()
+        try:
+            player.start(0.5 * (self.context_low + self.context_high), 0)  # better refused now than in the first batch
+        except SvslError:
+            raise
+        except Exception as error:  # whatever the user's code raises
+            raise SvslError(f"{spec.name}: its reset failed: {type(error).__name__}: {error}") from error
+        finally:
+            env.close()
 
     def _play_with(self, player: Callable[[], Callable[[Job], Played]]) -> None:
         self._pool: ProcessPool[Job, Played] = ProcessPool(self.spec.name, player, describe, available_cores())
