@@ -85,15 +85,14 @@ class Player:
         options = {"context": context.copy()} if setter is None else None
         observation = np.asarray(self.env.reset(seed=seed, options=options)[0], dtype=np.float64).ravel()
         if setter is not None:
-            function = (
-                self._method(setter) if isinstance(setter, str) else functools.partial(setter, self.env.unwrapped)
-            )
-            told = function(context.copy())
+            method = self._method(setter) if isinstance(setter, str) else functools.partial(setter, self.env.unwrapped)
+            told = method(context.copy())
             if told is None:  # it has nothing to say, so it is believed
                 return observation
             observation = np.asarray(told, dtype=np.float64).ravel()
         found = self.spec.context_of(observation)
-        if not np.allclose(found, context, rtol=1e-5, atol=1e-6):  # observations are often single precision
+        # observations are often single precision
+        if found.shape != context.shape or not np.allclose(found, context, rtol=1e-5, atol=1e-6):
             way = "reset(options={'context': c})" if setter is None else f"its setter {setter!r}"
             fix = "make its reset take the context from there, or name what sets it: context_setter"
             raise SvslError(

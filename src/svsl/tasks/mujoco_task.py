@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
+import sys
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -132,7 +133,8 @@ class MujocoTask(SimulatedTask):
         count = len(self.joints)
         stiffness = _each("kp", kp, count)
         damping = [None] * count if kv is None else _each("kv", kv, count)
-        spec = read_model(model, Path(inspect.getfile(type(self))).parent)
+        module = sys.modules[type(self).__module__]
+        spec = read_model(model, Path(getattr(module, "__file__", None) or "").parent)
         servos = [add_servo(spec, *each) for each in zip(self.joints, stiffness, damping, strict=True)]
         compiled = compile_model(spec)
         super().__init__(compiled, compiled, _CONTROL)
@@ -144,7 +146,7 @@ class MujocoTask(SimulatedTask):
         self.start = self._data.qpos[self._joint_ids].copy()
         self.moving_steps = max(2, round(duration_s / self.dt_s))
         self.steps = self.moving_steps + round(rest_s / self.dt_s)
-        self.tracked = compiled.body(compiled.nbody - 1 if tracked is None else tracked).id
+        self.tracked = compiled.nbody - 1 if tracked is None else _named(compiled.body, tracked).id
         self.parameter_dim = count * bases
         self.initial_mean = np.zeros(self.parameter_dim)
         self.initial_cov = np.diag(np.repeat(_each("initial_std", initial_std, count), bases) ** 2)
@@ -233,16 +235,25 @@ def _first_data(model: mujoco.MjModel) -> mujoco.MjData:
     return data
 
 
+def _named(find: Callable[[str], Any], name: str) -> Any:
+    """What a model has under a name.
+
+    Raises:
+        SvslError: If it has nothing.
+    """
+    try:
+        return find(name)
+    except KeyError as error:
+        raise SvslError(f"the model: {error.args[0]}") from None
+
+
 def _entries(model: mujoco.MjModel, joint: str) -> slice:
     """Where a joint's positions are in qpos.
 
     Raises:
         SvslError: If the model has no such joint.
     """
-    try:
-        found = model.joint(joint)
-    except KeyError as error:
-        raise SvslError(str(error.args[0])) from None
+    found = _named(model.joint, joint)
     first = int(found.qposadr[0])
     return slice(first, first + len(found.qpos0))
 
