@@ -8,21 +8,81 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from matplotlib import pyplot
+from numpy.typing import NDArray
 
 import svsl.environments
 from svsl import SvslError, make_task
+from svsl.pictures import pictures_of
 from svsl.random import stream
 from svsl.simulation.rendering import SceneRenderer
 from svsl.tasks.simulated import SimulatedTask
 
 
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.uint8]]:
+    """The pictures a window shows: matplotlib draws them, only the screen is missing."""
+    pictures: list[NDArray[np.uint8]] = []
+
+    def pause(seconds: float) -> None:
+        assert 0 < seconds < 1
+        pictures.append(np.array(pyplot.gcf().axes[0].images[0].get_array()))
+
+    monkeypatch.setattr(pyplot, "get_backend", lambda: "TkAgg")
+    monkeypatch.setattr(pyplot, "pause", pause)
+    return pictures
+
+
 @pytest.mark.parametrize("name", svsl.environments.NAMES)
-def test_the_checker_of_gymnasium_is_content(name: str) -> None:
+def test_the_checker_of_gymnasium_is_content(name: str, shown: list[NDArray[np.uint8]]) -> None:
     env = gymnasium.make(name).unwrapped
+    try:
+        pictures_of(make_task(svsl.environments.NAMES[name])).close()
+    except SvslError as error:
+        pytest.skip(str(error))
     with warnings.catch_warnings():
-        # parameters have no bounds; the learner's search distribution says where to look
-        warnings.filterwarnings("ignore", message=".*Box action space.*")
-        check_env(env, skip_render_check=True)
+        # actions are skills in their own units; gymnasium.wrappers.RescaleAction makes them -1 to 1
+        warnings.filterwarnings("ignore", message=".*normalized space")
+        check_env(env)  # no other warning, in all modes of rendering
+    assert env.metadata["render_modes"] == ["rgb_array", "human"]
+    assert shown, "a window shows the scene without being asked"
+    assert np.isfinite(env.action_space.sample()).all()
+
+
+def test_a_window_shows_the_whole_episode(shown: list[NDArray[np.uint8]]) -> None:
+    env = gymnasium.make("svsl/PlanarReacher-v0", render_mode="human")
+    env.reset(options={"context": [6.0, 1.0]})
+    env.step(np.zeros(10))
+    assert env.render() is None
+    still = gymnasium.make("svsl/PlanarReacher-v0", render_mode="rgb_array")
+    still.reset(options={"context": [6.0, 1.0]})
+    np.testing.assert_array_equal(shown[0], still.render())
+    still.step(np.zeros(10))
+    np.testing.assert_array_equal(shown[1], still.render())
+    assert (shown[0] != shown[1]).any()
+    assert len(shown) == 2
+    assert pyplot.get_fignums()
+    env.close()
+    assert not pyplot.get_fignums()
+
+
+def test_a_film_ends_with_the_last_state() -> None:
+    task = make_task("beer-pong")
+    try:
+        renderer = SceneRenderer(task, 80, 60)
+    except SvslError as error:
+        pytest.skip(str(error))
+    context, parameters = np.array([0.0, -1.7]), np.array([*np.full(14, 0.2), 0.3])
+    film = list(renderer.frames(context, parameters, 5))
+    assert len(film) == 15  # 63 steps and then 500 of 5 ms: 14 intervals of 0.2 s
+    np.testing.assert_array_equal(film[-1], renderer.last_frame(context, parameters))
+    assert len(list(renderer.frames(context, None, 5))) == 1
+    renderer.close()
+
+
+def test_without_a_screen_a_window_is_refused() -> None:
+    with pytest.raises(SvslError, match=r"render_mode 'human' needs a screen.*backend is agg\).*'rgb_array'"):
+        gymnasium.make("svsl/PlanarReacher-v0", render_mode="human")
 
 
 @pytest.mark.parametrize("name", svsl.environments.NAMES)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from svsl.gaussians import Array
+from svsl.process_pool import available_cores
 from svsl.random import stream
-from svsl.simulation.rollout import Simulator, available_cores, diverged, first_true, rising_edges
+from svsl.simulation.rollout import Simulator, diverged, first_true, rising_edges
 
 CONTROL = mujoco.mjtState.mjSTATE_CTRL.value
 CONTROL_AND_MOCAP = CONTROL | mujoco.mjtState.mjSTATE_MOCAP_POS.value

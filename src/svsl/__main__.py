@@ -4,4 +4,5 @@ import sys
 
 from svsl.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":  # the processes of a pool import this module
+    sys.exit(main())

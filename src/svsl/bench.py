@@ -22,8 +22,8 @@ from svsl.learners.fixed_mixture import FixedMixtureConfig
 from svsl.learners.svsl import SVSL, SVSLConfig
 from svsl.library import SkillLibrary
 from svsl.presets import find_preset, make_learner
+from svsl.process_pool import available_cores
 from svsl.random import stream
-from svsl.simulation.rollout import available_cores
 from svsl.tasks import Task, make_task
 from svsl.tasks.simulated import SimulatedTask
 from svsl.training import numeric_settings

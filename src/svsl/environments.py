@@ -21,6 +21,10 @@ NAMES = {
     "svsl/BeerPong-v0": "beer-pong",
     "svsl/TableTennis-v0": "table-tennis",
 }
+ACTION_STDS = (
+    10.0  # half the width of the action space: far beyond where skills are found, but finite as others need it
+)
+FPS = 20
 
 
 class TaskEnv(gymnasium.Env[Array, Array]):
@@ -28,20 +32,32 @@ class TaskEnv(gymnasium.Env[Array, Array]):
 
     Args:
         task: Name of the task.
-        render_mode: None or `rgb_array`, for tasks with a MuJoCo model.
+        render_mode: None, `rgb_array`, or `human`: a window that shows each episode as it is run.
         **options: Options of the task.
+
+    Raises:
+        SvslError: If the task cannot be drawn, or there is no screen for `human`.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 1}  # noqa: RUF012 (Gymnasium's contract)
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": FPS}  # noqa: RUF012 (Gymnasium's contract)
 
     def __init__(self, task: str, render_mode: str | None = None, **options: object) -> None:
         self.task: Task = make_task(task, **options)
+        if hasattr(self.task, "workers"):
+            self.task.workers = 1  # it will be asked for one episode at a time
+        self.initial_mean, self.initial_cov = np.asarray(self.task.initial_mean), np.asarray(self.task.initial_cov)
         self.render_mode = render_mode
         self.observation_space = spaces.Box(self.task.context_low, self.task.context_high, dtype=np.float64)
-        self.action_space = spaces.Box(-np.inf, np.inf, (self.task.parameter_dim,), dtype=np.float64)
+        reach = ACTION_STDS * np.sqrt(np.diag(self.initial_cov))
+        self.action_space = spaces.Box(self.initial_mean - reach, self.initial_mean + reach, dtype=np.float64)
         self._context = np.asarray(self.task.context_low)
         self._action: Array | None = None
-        self._renderer: Any = None
+        self._pictures: Any = None
+        self._window: Any = None
+        if render_mode == "human":
+            from svsl.pictures import Window
+
+            self._window = Window(task)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         """Draws a context uniformly, or takes `options["context"]`."""
@@ -54,6 +70,7 @@ class TaskEnv(gymnasium.Env[Array, Array]):
             if self._context.shape != self.observation_space.shape:
                 raise ValueError(f"context: expected shape {self.observation_space.shape}, got {self._context.shape}")
         self._action = None
+        self._show()
         return self._context.copy(), {}
 
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
@@ -63,23 +80,31 @@ class TaskEnv(gymnasium.Env[Array, Array]):
         defined = {n: v[0] for n, v in outcome.info.items() if v.dtype.kind != "f" or not np.isnan(v[0]).any()}
         info: dict[str, Any] = dict(defined)
         info["success"] = bool(outcome.success[0])
+        self._show()
         return self._context.copy(), float(outcome.returns[0]), True, False, info
 
     def render(self) -> NDArray[np.uint8] | None:
-        """The scene before the episode, or at its end."""
-        if self.render_mode != "rgb_array":
-            return None
-        from svsl.simulation.rendering import SceneRenderer
+        """The scene before the episode, or at its end; None in the mode `human`, whose window shows it already."""
+        return self._drawn().last_frame(self._context, self._action) if self.render_mode == "rgb_array" else None
 
-        if self._renderer is None:
-            self._renderer = SceneRenderer(self.task)
-        return self._renderer.last_frame(self._context, self._action)
+    def _show(self) -> None:
+        if self._window is not None:
+            for frame in self._drawn().frames(self._context, self._action, FPS):
+                self._window.show(frame, 1 / FPS)
+
+    def _drawn(self) -> Any:
+        if self._pictures is None:
+            from svsl.pictures import pictures_of
+
+            self._pictures = pictures_of(self.task)
+        return self._pictures
 
     def close(self) -> None:
-        """Frees the renderer."""
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
+        """Frees what draws."""
+        for drawing in (self._pictures, self._window):
+            if drawing is not None:
+                drawing.close()
+        self._pictures = self._window = None
 
 
 for _id, _task in NAMES.items():

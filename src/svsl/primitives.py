@@ -29,10 +29,11 @@ def radial_bases(phase: Array, centres: Array, variance: float) -> tuple[Array, 
 def throw(weights: Array, steps: Array, length: int, dt_s: float) -> tuple[Array, Array]:
     """Offsets from the start posture that leave it at rest and end in a swing (beer pong).
 
-    Four normalised bases with centres from -0.01 to 1.01 in the phase `k / (steps - 1)`; the first two have no weight.
+    Normalised bases with centres from -0.01 to 1.01 in the phase `k / (steps - 1)`, two more than there are weights:
+    the first two have none. A basis is 0.3 times as wide as the bases are apart.
 
     Args:
-        weights: `(n, j, 2)` of the last two bases for each joint.
+        weights: `(n, j, b)` of the last b bases for each joint; beer pong has two.
         steps: `(n,)`, number of steps of each movement, at least 2.
         length: Number of steps to return; after its own steps a movement holds its last position.
         dt_s: Length of a step.
@@ -42,7 +43,9 @@ def throw(weights: Array, steps: Array, length: int, dt_s: float) -> tuple[Array
     """
     count = np.arange(length)
     last = (steps - 1)[:, None]
-    value, derivative = radial_bases(np.minimum(count / last, 1.0), np.linspace(-0.01, 1.01, 4), 0.01)
+    bases = weights.shape[2] + 2
+    centres, variance = np.linspace(-0.01, 1.01, bases), 0.01 * (3 / (bases - 1)) ** 2
+    value, derivative = radial_bases(np.minimum(count / last, 1.0), centres, variance)
     moving = (count <= last)[..., None]
     rate = moving / (last[..., None] * dt_s)
     return _combine(value[..., 2:], weights), _combine(derivative[..., 2:] * rate, weights)

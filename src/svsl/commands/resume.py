@@ -22,7 +22,7 @@ class Options:
     checkpoint_s: float = 10.0
     """Seconds between checkpoints."""
     workers: int | None = None
-    """Threads of a simulated task; default all cores. The result does not depend on it."""
+    """Threads or processes of a simulated task; default all cores. The result does not depend on it."""
 
 
 def main(args: list[str]) -> int:

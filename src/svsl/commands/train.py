@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Mapping
+import operator
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import docstring_parser
 import tyro
@@ -40,7 +43,7 @@ class Options:
     checkpoint_s: float = 10.0
     """Seconds between checkpoints."""
     workers: int | None = None
-    """Threads of a simulated task; default all cores. The result does not depend on it."""
+    """Threads or processes of a simulated task; default all cores. The result does not depend on it."""
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -68,11 +71,14 @@ def main(args: list[str]) -> int:
     )
     options = parse(everything, rest, f"svsl train {task or 'TASK'}")
     if task is None:
-        raise SvslError(f"train what? svsl train TASK, with one of {', '.join(REGISTRY)} or your own module:factory")
+        raise SvslError(
+            f"train what? svsl train TASK, with one of {', '.join(REGISTRY)}, gym:ENV_ID or your own module:factory"
+        )
     run: Options = options.run
     config = RunConfig(task, vars(options.task), learner, options.settings, run.seed, run.test_contexts)
     config.make_learner(config.make_task())  # an impossible configuration is refused before a folder is made
-    folder = run.out or Path("runs") / f"{task.replace(':', '.')}-seed{run.seed}"
+    file_name = re.sub(r"[^-.\w]+", ".", task)
+    folder = run.out or Path("runs") / f"{file_name}-seed{run.seed}"
     return work_on(Run.create(folder, config, run.overwrite), run.quiet, run.checkpoint_s, run.workers)
 
 
@@ -98,15 +104,23 @@ def _flag_value(args: list[str], flag: str) -> str | None:
 def _task_options(task: str, defaults: Mapping[str, object]) -> type[Any]:
     """A dataclass of the options the task's factory takes, documented by its docstring."""
     factory = task_factory(task)
-    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
-    documents = {p.arg_name: p.description for p in docstring_parser.parse(inspect.getdoc(factory) or "").params}
+    function = factory.func if isinstance(factory, functools.partial) else factory
+    hints = get_type_hints(function.__init__ if inspect.isclass(function) else function)
+    documents = {p.arg_name: p.description for p in docstring_parser.parse(inspect.getdoc(function) or "").params}
     fields: list[tuple[str, Any, Any]] = []
     for name, parameter in inspect.signature(factory).parameters.items():
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
         if parameter.default is parameter.empty:
             raise SvslError(f"task {task!r}: its option {name!r} has no default, so the command line cannot make it")
-        kind: Any = hints.get(name, type(parameter.default))
+        kind: Any = _without_functions(hints.get(name, type(parameter.default)))
         described = Annotated[kind, tyro.conf.arg(help=documents.get(name) or "Option of the task.")]
         fields.append((name, described, field(default=defaults.get(name, parameter.default))))
     return make_dataclass("TaskOptions", fields, frozen=True)
+
+
+def _without_functions(kind: Any) -> Any:
+    """What a command line can give of a union of types: all but functions."""
+    members = get_args(kind)
+    kept = tuple(member for member in members if get_origin(member) is not Callable)
+    return functools.reduce(operator.or_, kept) if kept and kept != members else kind

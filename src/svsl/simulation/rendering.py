@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,8 @@ class SceneRenderer:
         if not isinstance(task, SimulatedTask):
             raise SvslError(f"a {type(task).__name__} has no MuJoCo model to render")
         self.task, self._data = task, mujoco.MjData(task.model)
+        cameras = [task.model.camera(number).name for number in range(task.model.ncam)]
+        self._camera = "scene" if "scene" in cameras else -1  # -1 looks at the whole model
         try:
             self._renderer = mujoco.Renderer(task.model, height, width)
         except Exception as error:  # MuJoCo raises whatever the missing library makes it raise
@@ -41,12 +45,19 @@ class SceneRenderer:
         mujoco.mj_setState(self.task.model, self._data, trajectory.states[step], full)
         self._data.mocap_pos[:] = trajectory.mocap
         mujoco.mj_forward(self.task.model, self._data)
-        self._renderer.update_scene(self._data, camera="scene")
+        self._renderer.update_scene(self._data, camera=self._camera)
         return np.array(self._renderer.render())
 
     def last_frame(self, context: Array, parameters: Array | None) -> NDArray[np.uint8]:
         """The scene before an episode (no parameters, or ones that cannot be run) or at its end."""
         return self.frame(self.task.trajectory(context, parameters), -1)
+
+    def frames(self, context: Array, parameters: Array | None, fps: int) -> Iterator[NDArray[np.uint8]]:
+        """The episode as a film; the scene before it without parameters."""
+        trajectory = self.task.trajectory(context, parameters)
+        stride = max(1, round(1 / (fps * trajectory.dt_s)))
+        for step in range((len(trajectory.states) - 1) % stride, len(trajectory.states), stride):
+            yield self.frame(trajectory, step)
 
     def close(self) -> None:
         """Frees the drawing context."""

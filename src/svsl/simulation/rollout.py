@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import mujoco
 import numpy as np
 from mujoco.rollout import Rollout
 
 from svsl.gaussians import Array, BoolArray, IntArray
-
-
-def available_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+from svsl.process_pool import available_cores
 
 
 class Simulator:

@@ -1,8 +1,9 @@
-"""Tasks by name: the ones that come with the library, and the user's own as `module:factory`."""
+"""Tasks by name: the ones that come with the library, `gym:ENV_ID`, and the user's own as `module:factory`."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import inspect
 from collections.abc import Callable
@@ -22,12 +23,19 @@ _TASK_ATTRIBUTES = ("context_low", "context_high", "parameter_dim", "initial_mea
 
 
 def task_factory(name: str) -> Callable[..., Task]:
-    """The function or class that makes the task called `name` (a registered name or `module:factory`)."""
+    """The function or class that makes the task called `name` (a registered name, `gym:ENV_ID` or `module:factory`)."""
+    if name.startswith("gym:"):
+        from svsl.tasks.gymnasium_task import GymnasiumTask
+
+        return functools.partial(GymnasiumTask, name.removeprefix("gym:"))
     path = REGISTRY.get(name, name)
     if ":" not in path:
         near = difflib.get_close_matches(name, REGISTRY, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known tasks: {', '.join(sorted(REGISTRY))}"
-        raise SvslError(f"unknown task {name!r}: {hint} Your own task is given as module:factory")
+        raise SvslError(
+            f"unknown task {name!r}: {hint} Your own task is given as module:factory, "
+            "a Gymnasium environment as gym:ENV_ID"
+        )
     module_name, _, attribute = path.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -47,7 +55,7 @@ def make_task(name: str, **options: object) -> Task:
     """Makes a task.
 
     Args:
-        name: A registered name or `module:factory`.
+        name: A registered name, `gym:ENV_ID` or `module:factory`.
         **options: Passed to the task's factory.
 
     Raises:

@@ -57,7 +57,7 @@ class SimulatedTask(ABC):
 
     @workers.setter
     def workers(self, count: int) -> None:
-        self.simulator.workers = count
+        self.simulator.workers = max(1, count)  # 0 means "none beside this one", as for tasks that run in processes
 
     def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
         """Runs one episode per row; deterministic."""

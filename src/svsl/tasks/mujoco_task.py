@@ -1,0 +1,270 @@
+"""A task from your own MuJoCo model: one class to subclass."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from svsl.errors import SvslError
+from svsl.gaussians import Array
+from svsl.primitives import throw
+from svsl.simulation.rollout import Simulator, diverged
+from svsl.simulation.servos import add_servo, compile_model, read_model
+from svsl.tasks.base import Outcome
+from svsl.tasks.simulated import SimulatedTask, Trajectory, distance_to_box, scattered
+
+_STATE = mujoco.mjtState
+_FULL = _STATE.mjSTATE_FULLPHYSICS.value
+_CONTROL = _STATE.mjSTATE_CTRL.value | _STATE.mjSTATE_MOCAP_POS.value
+
+
+@dataclass
+class Scene:
+    """How n episodes start; `MujocoTask.place` writes into it.
+
+    Attributes:
+        model: The compiled model.
+        qpos: `(n, nq)`, joint positions.
+        qvel: `(n, nv)`, joint velocities.
+        mocap_pos: `(n, m, 3)`, where the mocap bodies are during the whole episode.
+    """
+
+    model: mujoco.MjModel
+    qpos: Array
+    qvel: Array
+    mocap_pos: Array
+
+    def joint(self, name: str) -> Array:
+        """Positions of one joint, a view to write into: `(n, 1)`, or `(n, 7)` of a free joint."""
+        return self.qpos[:, _entries(self.model, name)]
+
+    def mocap(self, name: str) -> Array:
+        """Positions of one mocap body, a view to write into: `(n, 3)`."""
+        return self.mocap_pos[:, self.model.body(name).mocapid[0]]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What n episodes gave, at the start (0) and after each of their steps; all arrays belong to the same times.
+
+    Attributes:
+        simulator: Knows the model and its sensors.
+        time_s: `(steps + 1,)`.
+        qpos: `(n, steps + 1, nq)`.
+        qvel: `(n, steps + 1, nv)`.
+        sensors: `(n, steps + 1, ns)`, all of the model's sensors.
+        control: `(n, steps + 1, nu)`, what the actuators were given.
+    """
+
+    simulator: Simulator
+    time_s: Array
+    qpos: Array
+    qvel: Array
+    sensors: Array
+    control: Array
+
+    def sensor(self, name: str) -> Array:
+        """Values of one sensor: `(n, steps + 1)`, or `(n, steps + 1, d)` if it has d > 1."""
+        return self.simulator.sensor(self.sensors, name)
+
+    def joint(self, name: str) -> Array:
+        """Positions of one joint: `(n, steps + 1, 1)`, or 7 of a free joint."""
+        return self.qpos[..., _entries(self.simulator.model, name)]
+
+
+class MujocoTask(SimulatedTask):
+    """A task on a MuJoCo model of your own. Episodes run in batches in C, on all cores.
+
+    Subclass it, set `context_low` and `context_high` (class attributes will do), and write `place` (what a context
+    means) and `score` (what a batch of episodes is worth). The parameters are a movement of the named joints from the
+    start posture, which is the model's first keyframe or else its zero posture: `bases` weights for each joint, joint
+    by joint, in units of the joint (`svsl.primitives.throw`); `desired` may be overridden for another kind of movement.
+
+    Position actuators of the named joints track the movement, with the model's gains. A joint with a motor (a plain
+    torque actuator) gets a position servo with the gains `kp` and `kv` in its place, within the motor's torque limits,
+    and so does a joint without an actuator, without limits. The servo's force is `kp (q_des - q) + kv (v_des - v)`.
+
+    A context outside the box is not simulated and returns `penalty` minus its squared distance to the box; a simulation
+    that blows up returns `penalty`.
+
+    Args:
+        model: A model file (its path from the file of the subclass, or from the current directory), XML text, or a
+            `mujoco.MjSpec`.
+        joints: Names of the joints that move, each with one degree of freedom.
+        duration_s: Of the movement.
+        rest_s: How long an episode goes on afterwards, the arm holding its last position.
+        penalty: Clearly worse than any episode that can be run.
+        bases: Weights for each joint.
+        initial_std: How far the search starts around no movement at all, one for each joint or one for all.
+        kp: Stiffness of the servos that are added, one for each joint or one for all.
+        kv: Their damping, likewise; default critical for the joint's own inertia.
+        tracked: The body whose path `trajectory` tells; default the model's last.
+
+    Raises:
+        SvslError: If the model cannot be compiled or has no such joint.
+    """
+
+    context_low: Array
+    context_high: Array
+
+    def __init__(
+        self,
+        model: str | Path | mujoco.MjSpec,
+        joints: Sequence[str],
+        *,
+        duration_s: float,
+        rest_s: float = 0.0,
+        penalty: float,
+        bases: int = 3,
+        initial_std: float | Sequence[float] = 0.5,
+        kp: float | Sequence[float] = 100.0,
+        kv: float | Sequence[float] | None = None,
+        tracked: str | None = None,
+    ) -> None:
+        self.joints, self.penalty, self.bases = tuple(joints), penalty, bases
+        count = len(self.joints)
+        stiffness = _each("kp", kp, count)
+        damping = [None] * count if kv is None else _each("kv", kv, count)
+        module = sys.modules[type(self).__module__]
+        spec = read_model(model, Path(getattr(module, "__file__", None) or "").parent)
+        servos = [add_servo(spec, *each) for each in zip(self.joints, stiffness, damping, strict=True)]
+        compiled = compile_model(spec)
+        super().__init__(compiled, compiled, _CONTROL)
+        self._data = _first_data(compiled)
+        self._joint_ids = np.array([_entries(compiled, name).start for name in self.joints], dtype=np.intp)
+        self._servo_ids = np.array([compiled.actuator(name).id for name in servos], dtype=np.intp)
+        gain, bias = compiled.actuator_gainprm[self._servo_ids, 0], compiled.actuator_biasprm[self._servo_ids, 2]
+        self._velocity_share, self._gear = -bias / gain, compiled.actuator_gear[self._servo_ids, 0]
+        self.start = self._data.qpos[self._joint_ids].copy()
+        self.moving_steps = max(2, round(duration_s / self.dt_s))
+        self.steps = self.moving_steps + round(rest_s / self.dt_s)
+        self.tracked = compiled.nbody - 1 if tracked is None else _named(compiled.body, tracked).id
+        self.parameter_dim = count * bases
+        self.initial_mean = np.zeros(self.parameter_dim)
+        self.initial_cov = np.diag(np.repeat(_each("initial_std", initial_std, count), bases) ** 2)
+
+    @abstractmethod
+    def place(self, contexts: Array, scene: Scene) -> None:
+        """Writes what `contexts (n, dc)` mean into the start of n episodes: positions of joints and mocap bodies."""
+
+    @abstractmethod
+    def score(self, contexts: Array, parameters: Array, rollout: Rollout) -> Outcome:
+        """What the episodes are worth. All are inside the box; some may have blown up and will get the penalty."""
+
+    def desired(self, parameters: Array) -> tuple[Array, Array]:
+        """Positions and velocities of the joints, each `(n, steps + 1, j)`, that the servos shall track."""
+        weights = parameters.reshape(len(parameters), len(self.joints), self.bases)
+        moving = np.full(len(parameters), self.moving_steps)
+        offset, velocity = throw(weights, moving, self.steps + 1, self.dt_s)
+        return self.start + offset, velocity
+
+    def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
+        """Scores contexts outside the box and simulates the rest."""
+        outside = distance_to_box(contexts, self.context_low, self.context_high)
+        returns, success = self.penalty - outside**2, np.zeros(len(contexts), dtype=bool)
+        run = np.flatnonzero((outside <= 0) & np.isfinite(parameters).all(axis=1))
+        returns[np.isnan(returns)] = self.penalty
+        states, rollout = self.simulate(contexts[run], parameters[run])
+        failed = diverged(states[:, -1], np.full(len(run), self._data.time + (self.steps + 1) * self.dt_s), self.dt_s)
+        outcome = self.score(contexts[run], parameters[run], rollout)
+        returns[run] = np.where(failed, self.penalty, outcome.returns)
+        success[run] = np.asarray(outcome.success) & ~failed
+        info: dict[str, NDArray[np.generic]] = {
+            "simulated": np.isin(np.arange(len(contexts)), run),
+            "invalid_context": ~(outside <= 0),
+            "diverged": scattered(failed, run, len(contexts)),
+        }
+        for name, values in outcome.info.items():
+            info[name] = scattered(np.asarray(values), run, len(contexts))
+        return Outcome(returns, success, info)
+
+    def simulate(self, contexts: Array, parameters: Array) -> tuple[Array, Rollout]:
+        """Runs episodes; returns MuJoCo's states after each step `(n, steps + 1, size)`, one beyond the rollout's."""
+        model, scene = self.model, self._scene(contexts)
+        start = np.empty((len(contexts), self.simulator.state_size))
+        for row, (qpos, qvel) in enumerate(zip(scene.qpos, scene.qvel, strict=True)):
+            self._data.qpos[:], self._data.qvel[:] = qpos, qvel
+            mujoco.mj_getState(model, self._data, start[row], _FULL)
+        control = np.empty((len(contexts), self.steps + 1, self.simulator.control_size))
+        control[..., : model.nu] = self._data.ctrl
+        position, velocity = self.desired(parameters)
+        control[..., self._servo_ids] = self._gear * (position + self._velocity_share * velocity)
+        control[..., model.nu :] = scene.mocap_pos.reshape(len(contexts), 1, 3 * model.nmocap)
+        # one step more than the episode has: the sensors of a state come with the step after it
+        states, sensors = self.simulator.run(start, control)
+        seen = np.concatenate([start[:, None], states[:, :-1]], axis=1)
+        qpos, qvel = seen[..., 1 : 1 + model.nq], seen[..., 1 + model.nq : 1 + model.nq + model.nv]
+        time_s = self.dt_s * np.arange(self.steps + 1, dtype=np.float64)
+        return states, Rollout(self.simulator, time_s, qpos, qvel, sensors, control[..., : model.nu])
+
+    def _scene(self, contexts: Array) -> Scene:
+        self._data = _first_data(self.model)
+        fields = (self._data.qpos, self._data.qvel, self._data.mocap_pos)
+        scene = Scene(self.model, *(np.repeat(values[None], len(contexts), axis=0) for values in fields))
+        self.place(contexts, scene)
+        return scene
+
+    def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
+        """All states of one episode, with the path of the tracked body; see `SimulatedTask`."""
+        runs = parameters is not None and self.evaluate_batch(context[None], parameters[None]).info["simulated"][0]
+        chosen = parameters if runs and parameters is not None else self.initial_mean
+        states = self.simulate(context[None], chosen[None])[0][0, : self.steps if runs else 1]
+        mocap_pos = self._scene(context[None]).mocap_pos[0]
+        data, path = mujoco.MjData(self.model), np.empty((len(states), 3))
+        data.mocap_pos[:] = mocap_pos
+        for step, state in enumerate(states):
+            mujoco.mj_setState(self.model, data, state, _FULL)
+            mujoco.mj_kinematics(self.model, data)
+            path[step] = data.xpos[self.tracked]
+        return Trajectory(states, self.dt_s, path, mocap_pos, 0)
+
+
+def _first_data(model: mujoco.MjModel) -> mujoco.MjData:
+    """The first keyframe, or the zero posture."""
+    data = mujoco.MjData(model)
+    if model.nkey:
+        mujoco.mj_resetDataKeyframe(model, data, 0)
+    return data
+
+
+def _named(find: Callable[[str], Any], name: str) -> Any:
+    """What a model has under a name.
+
+    Raises:
+        SvslError: If it has nothing.
+    """
+    try:
+        return find(name)
+    except KeyError as error:
+        raise SvslError(f"the model: {error.args[0]}") from None
+
+
+def _entries(model: mujoco.MjModel, joint: str) -> slice:
+    """Where a joint's positions are in qpos.
+
+    Raises:
+        SvslError: If the model has no such joint.
+    """
+    found = _named(model.joint, joint)
+    first = int(found.qposadr[0])
+    return slice(first, first + len(found.qpos0))
+
+
+def _each(name: str, values: float | Sequence[float], count: int) -> Array:
+    """One number for each joint.
+
+    Raises:
+        SvslError: If there are not as many as joints, or some are not positive.
+    """
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.shape not in ((), (count,)) or not (vector > 0).all():
+        raise SvslError(f"{name}: expected {count} positive numbers, one for each joint, or one for all, got {values}")
+    return np.array(np.broadcast_to(vector, (count,)))

@@ -1,0 +1,164 @@
+"""Small Gymnasium environments: one that fits the convention, and others that do not."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from svsl.gaussians import Array
+
+Step = tuple[Array, float, bool, bool, dict[str, Any]]
+
+
+class Toss(gymnasium.Env[Array, Array]):
+    """Hit `theta = (c, -c)` in one step; noise in the return comes from the environment's own generator."""
+
+    observation_space: Any = Box(-1.0, 1.0, (1,), dtype=np.float64)
+    action_space: Any = Box(-3.0, 3.0, (2,), dtype=np.float64)
+
+    def __init__(self, noise: float = 0.1, render_mode: str | None = None) -> None:
+        self.noise, self.context = noise, np.zeros(1)
+        self.episodes = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        drawn = self.np_random.uniform(-1.0, 1.0, 1)
+        self.context = np.array((options or {}).get("context", drawn))
+        return self.context.copy(), {}
+
+    def step(self, action: Array) -> Step:
+        self.episodes += 1
+        error = action - np.array([self.context[0], -self.context[0]])
+        distance = float(np.sqrt((error**2).sum()))
+        reward = -(distance**2) + self.noise * float(self.np_random.standard_normal())
+        info = {"is_success": distance < 0.3, "distance": distance, "mode": "left" if action[0] < 0 else "right"}
+        return self.context.copy(), reward, True, False, info
+
+
+class Mortal(Toss):
+    """Kills its process once, at the first episode after the file `kill` was made."""
+
+    def step(self, action: Array) -> Step:
+        if Path("kill").exists():
+            Path("kill").unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+class Deadly(Toss):
+    """Kills its process whenever the context is above 0.9."""
+
+    def step(self, action: Array) -> Step:
+        if self.context[0] > 0.9:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+class Deaf(Toss):
+    """Draws its contexts itself."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        return super().reset(seed=seed)
+
+
+class Told(Deaf):
+    """Likewise, but has setters."""
+
+    def set_context(self, context: Array) -> Array:
+        self.context = np.array(context)
+        return self.context
+
+    def set_quietly(self, context: Array) -> None:
+        self.context = np.array(context)
+
+    def set_wrongly(self, context: Array) -> Array:
+        return np.asarray(context + 0.5)
+
+
+class Broken(Toss):
+    """Raises."""
+
+    def step(self, action: Array) -> Step:
+        raise ZeroDivisionError("the cable came off")
+
+
+class Endless(Toss):
+    """Is not over after one step."""
+
+    def step(self, action: Array) -> Step:
+        observation, reward, _, truncated, info = super().step(action)
+        return observation, reward, False, truncated, info
+
+
+class Unbounded(Toss):
+    """Has no bounds of actions."""
+
+    action_space = Box(-np.inf, np.inf, (2,), dtype=np.float64)
+
+
+class Wide(Toss):
+    """Has no bounds of observations."""
+
+    observation_space = Box(-np.inf, np.inf, (1,), dtype=np.float64)
+
+
+class Buttons(Toss):
+    """Has four actions."""
+
+    action_space = Discrete(4)
+
+
+class Numbered(Toss):
+    """Has observations that are no vectors."""
+
+    observation_space: Any = Discrete(7)
+
+
+class Stuck(Toss):
+    """Cannot be reset."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        raise RuntimeError("no power")
+
+
+class Cart(gymnasium.Env[Array, Array]):
+    """Two unit masses pushed for steps of 0.05 s (or put to where the action says); reward for being near the target.
+
+    The observation is the target, the positions and the velocities.
+    """
+
+    observation_space = Box(-10.0, 10.0, (6,), dtype=np.float64)
+    action_space = Box(-40.0, 40.0, (2,), dtype=np.float64)
+    dt = 0.05
+
+    def __init__(self, put: bool = False, render_mode: str | None = None) -> None:
+        self.put, self.target, self.q, self.v = put, np.zeros(2), np.zeros(2), np.zeros(2)
+
+    def observe(self) -> Array:
+        return np.concatenate([self.target, self.q, self.v])
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.target = np.array((options or {}).get("context", [0.5, 0.5]))
+        self.q, self.v, self.count = self.np_random.uniform(-0.1, 0.1, 2), np.zeros(2), 0
+        return self.observe(), {}
+
+    def step(self, action: Array) -> Step:
+        self.count += 1
+        if self.put:
+            self.q = np.array(action)
+        else:
+            self.v = self.v + self.dt * action
+            self.q = self.q + self.dt * self.v
+        near = float(np.sqrt(((self.q - self.target) ** 2).sum()))
+        return self.observe(), -near, False, self.count == 30, {"success": near < 0.1, "near": near}
+
+
+for _kind in (Toss, Mortal, Deadly, Deaf, Told, Broken, Endless, Unbounded, Wide, Buttons, Numbered, Stuck, Cart):
+    gymnasium.register(f"toy/{_kind.__name__}-v0", entry_point=f"toy_environments:{_kind.__name__}")
