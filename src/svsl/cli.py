@@ -12,7 +12,7 @@ from svsl import __version__
 from svsl.commands.base import complain, first_line
 from svsl.errors import SvslError
 
-COMMANDS = ("train", "resume", "eval", "plot", "bench", "tasks", "check-task")
+COMMANDS = ("train", "resume", "eval", "plot", "view", "video", "bench", "tasks", "check-task")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
