@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -194,20 +197,20 @@ def _rgb(color: tuple[float, float, float]) -> tuple[int, int, int]:
 
 
 def _mp4(frames: Iterator[Picture], fps: int) -> bytes:
-    import imageio_ffmpeg
+    from imageio_ffmpeg import get_ffmpeg_exe
 
     first = next(frames)
+    size = f"{first.shape[1]}x{first.shape[0]}"
+    raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", str(fps), "-i", "-"]
+    encoded = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "20", "-movflags", "+faststart"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "video.mp4"
-        size = first.shape[1], first.shape[0]
-        writer = imageio_ffmpeg.write_frames(
-            str(path), size, fps=fps, quality=7, macro_block_size=2, ffmpeg_log_level="error"
-        )
-        writer.send(None)
-        try:
-            writer.send(np.ascontiguousarray(first))
-            for frame in frames:
-                writer.send(np.ascontiguousarray(frame))
-        finally:
-            writer.close()
+        command = [get_ffmpeg_exe(), "-loglevel", "error", *raw, *encoded, str(path)]
+        encoder = subprocess.Popen(command, stdin=subprocess.PIPE)
+        with suppress(BrokenPipeError), encoder:  # what it died of is in its exit code
+            assert encoder.stdin is not None
+            for frame in chain([first], frames):
+                encoder.stdin.write(np.ascontiguousarray(frame).tobytes())
+        if encoder.returncode:
+            raise SvslError(f"the video encoder failed with exit code {encoder.returncode}; try a .gif")
         return path.read_bytes()
