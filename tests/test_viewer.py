@@ -77,7 +77,7 @@ def browser() -> Iterator[Browser]:
 
 def open_page(browser: Browser, address: str) -> tuple[Page, list[str]]:
     """A tab with the page, and the errors of its console."""
-    page, errors = browser.new_page(viewport={"width": 900, "height": 500}), list[str]()
+    page, errors = browser.new_page(viewport={"width": 800, "height": 420}), list[str]()
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.set_default_timeout(WAIT_MS)
@@ -158,7 +158,7 @@ def test_choosing_a_context_and_watching_a_throw(browser: Browser) -> None:
         np.testing.assert_allclose(chosen_context(other)[:2], [0.0, -1.7])
         other.close()
         picture = np.asarray(Image.open(io.BytesIO(page.screenshot(timeout=WAIT_MS))).convert("RGB"), dtype=np.float64)
-        assert picture[:, :500].std() > 15, "not blank"
+        assert picture[:, :450].std() > 15, "not blank"
         page.close()
     finally:
         code, out, err = served.end()
@@ -181,6 +181,25 @@ def test_a_task_of_ones_own_gets_its_map_and_its_list(browser: Browser) -> None:
         page.close()
     finally:
         assert served.end()[0] == 0
+
+
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_point_of_the_map_is_the_context_drawn_there(computed: bool) -> None:
+    means = np.array([[5.0, 1.0], [6.5, -4.0]])
+    library = small_library("planar-reacher", means, 0.3, np.zeros((2, 10)))
+    picture, low, high = map_picture(library, (0, 1), np.ones((4, 4)) if computed else None)
+    size = np.array([picture.shape[1], picture.shape[0]])
+
+    def darkest(context: Array) -> int:
+        x, y = np.round((context - low) / (high - low) * size - 0.5).astype(int)
+        return int(picture[::-1][y - 1 : y + 2, x - 1 : x + 2].sum(axis=2).min())
+
+    middle = 0.5 * (library.context_low + library.context_high)
+    for corner in (library.context_low, library.context_high):
+        assert darkest(np.array([corner[0], middle[1]])) < 100, "the box's left and right edges are black"
+        assert darkest(np.array([middle[0], corner[1]])) < 100
+    assert darkest(means[0] + [0.6, 2.0]) == 3 * 255, "nothing is drawn between the components"
+    assert darkest(means[0]) < 400, "the mean of a component is a dot"
 
 
 def test_only_this_machine_is_served_and_only_the_page() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import socket
 import threading
+import warnings
 from collections.abc import Callable
 
 import viser
@@ -52,6 +53,8 @@ class Page:
 
     def __init__(self, library: SkillLibrary, make_task: Callable[[], Task], host: str, port: int) -> None:
         _check_host(host)  # viser would wait forever
+        # a tab may be closed at any moment, also while something is on its way to it
+        warnings.filterwarnings("ignore", "Queued a .* on a closed connection", UserWarning)
         self.library, self.make_task = library, make_task
         self.maps: dict[Dims, Array] = {}
         self._sessions: dict[int, Session] = {}
