@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import settings
 from numpy.typing import NDArray
 
+from svsl import SkillLibrary, make_task
 from svsl.gaussians import Array, LinearGaussian
 from svsl.mixture import Mixture
 from svsl.reference import Component
@@ -68,3 +69,20 @@ def whitened_model(old: LinearGaussian, q: Array, a: Array, b: Array, x: Array) 
     slope = turned @ np.concatenate([a - q @ old.gain, gradient_bias[:, :, None]], axis=2)
     inputs = np.concatenate([x, np.ones((*x.shape[:2], 1))], axis=2)
     return Quadratic(turned @ q @ old.chol, slope, inputs.transpose(0, 2, 1) @ inputs / x.shape[1], np.zeros(len(q)))
+
+
+def small_library(task_name: str, context_means: Array, context_std: float, parameters: Array) -> SkillLibrary:
+    """A library of a task whose components are at home around given contexts `(K, dc)`.
+
+    Their means are the `parameters (K, dt)` in every context, their standard deviations there 0.01.
+    """
+    task, count, (dim, dim_context) = (
+        make_task(task_name),
+        len(parameters),
+        (parameters.shape[1], context_means.shape[1]),
+    )
+    contexts = LinearGaussian.unconditional(context_means, np.stack([context_std * np.eye(dim_context)] * count))
+    chol = np.stack([0.01 * np.eye(dim)] * count)
+    experts = LinearGaussian.build(np.zeros((count, dim, dim_context)), parameters, chol)
+    mixture = Mixture(np.log(np.full(count, 1 / count)), contexts, experts)
+    return SkillLibrary(mixture, task.context_low, task.context_high, {"task": task_name})

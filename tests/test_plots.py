@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.patches import Ellipse
 
-from svsl import SkillLibrary, plots
+from helpers import small_library
+from svsl import SkillLibrary, SvslError, plots
 from svsl.cli import main
 from svsl.gaussians import LinearGaussian
 from svsl.mixture import Mixture
@@ -71,6 +72,23 @@ def test_ball_heights_start_at_the_release_and_end_where_the_ball_does() -> None
         time, height = (np.asarray(values) for values in line.get_data())
         assert (height[0], height[-1]) == (path.ball[path.release - 1, 2], path.ball[-1, 2])
         assert time[-1] == pytest.approx(0.005 * (len(path.ball) - 1))
+
+
+def test_snapshots_show_skills_in_rows_and_moments_in_columns() -> None:
+    throws = np.array([[*np.full(14, 0.2), 0.6], [*np.full(14, -0.1), 0.4]])
+    library = small_library("beer-pong", np.tile([0.0, -1.7], (2, 1)), 1.0, throws)
+    try:
+        figure = plots.snapshots_figure(library, BeerPong(), rows=2)
+    except SvslError as error:
+        pytest.skip(str(error))
+    assert len(figure.axes) == 10
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert sorted(title.split(" · ")[0] for title in titles if title) == ["component 0", "component 1"]
+    pictures = np.stack([np.asarray(axes.images[0].get_array(), dtype=np.float64) for axes in figure.axes])
+    assert (np.abs(np.diff(pictures[:5], axis=0)).mean(axis=(1, 2, 3)) > 0.1).all(), "each moment looks different"
+    assert np.abs(pictures[4] - pictures[9]).mean() > 0.1, "and each skill"
+    moments = [float(axes.get_xlabel().removesuffix(" s")) for axes in figure.axes[:5]]
+    np.testing.assert_allclose(np.diff(moments), np.diff(plots._MOMENTS_S), atol=0.011)
 
 
 def test_colours_repeat_only_after_27_components() -> None:

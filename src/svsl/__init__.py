@@ -1,5 +1,6 @@
 """Versatile skill libraries: many good ways to do a task, for every variation of the task."""
 
+import ctypes
 import os
 import sys
 
@@ -22,6 +23,18 @@ __all__ = [
     "make_task",
 ]
 
-# MuJoCo chooses how to draw when it is first imported; without a screen only EGL can
+
+def _offscreen_drawing() -> str:
+    """How MuJoCo can draw without a screen here."""
+    for name, file in (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8"), ("osmesa", "libOSMesa.so.6")):
+        try:
+            ctypes.CDLL(file)
+        except OSError:
+            continue
+        return name
+    return "disable"
+
+
+# MuJoCo chooses how to draw when it is first imported, and cannot be imported if what it was told is missing
 if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-    os.environ.setdefault("MUJOCO_GL", "egl")
+    os.environ["MUJOCO_GL"] = os.environ.get("MUJOCO_GL") or _offscreen_drawing()

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse, Rectangle
+from numpy.typing import NDArray
 
+from svsl.errors import SvslError
 from svsl.evaluation import ACTIVE_PROBABILITY, success_map, uniform_contexts
 from svsl.files import write_bytes
 from svsl.gaussians import Array
 from svsl.library import SkillLibrary
+from svsl.playback import PlayableSkill, motion, versatile_context
 from svsl.random import stream
 from svsl.runs import PLOT_STREAM, MetricsRow, Run
+from svsl.simulation.rendering import SceneRenderer
 from svsl.tasks import Task
 from svsl.tasks.planar_reacher import PlanarReacher
 from svsl.tasks.simulated import SimulatedTask
@@ -28,6 +34,7 @@ _HUES = ("#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6
 _SHADES = (0.0, 0.35, -0.3)
 _DRAWS = 100
 _FAILURE_CONTEXTS = 2000
+_MOMENTS_S = (-0.3, -0.12, 0.0, 0.3, 0.75)  # around the release or the hit
 
 
 def component_color(component: int) -> tuple[float, float, float]:
@@ -51,6 +58,11 @@ def plot_run(run: Run) -> list[Path]:
         figures["ball"] = ball_figure(library, task, run.config.seed)
     if isinstance(task, PlanarReacher):
         figures["postures"] = postures_figure(library, task, run.config.seed)
+    if isinstance(task, SimulatedTask):
+        try:
+            figures["snapshots"] = snapshots_figure(library, task, run.config.seed)
+        except SvslError as error:  # no OpenGL here: the other figures do without
+            print(f"no snapshots: {error}", file=sys.stderr)
     return [_save(figure, run.figures / f"{name}.png") for name, figure in figures.items()]
 
 
@@ -76,6 +88,13 @@ def _save(figure: Figure, path: Path) -> Path:
     figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", dpi=130)
     write_bytes(path, buffer.getvalue())
     return path
+
+
+def pixels(figure: Figure) -> NDArray[np.uint8]:
+    """The figure as a picture `(rows, columns, 3)`."""
+    canvas: Any = FigureCanvasAgg(figure)  # its methods are not typed
+    canvas.draw()
+    return np.array(canvas.buffer_rgba())[..., :3]
 
 
 # ---- context distributions ------------------------------------------------------------------------------------------
@@ -170,10 +189,10 @@ def success_figure(library: SkillLibrary, task: Task, seed: int = 0, cells: int 
     return figure
 
 
-def draw_success_map(axes: Axes, image: Array, low: Array, high: Array) -> None:
+def draw_success_map(axes: Axes, image: Array, low: Array, high: Array, colors: str = "cividis") -> None:
     """A map of success rates `(rows, columns)` over a box, dark where it fails."""
     extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
-    picture = axes.imshow(image, origin="lower", extent=extent, vmin=0, vmax=1, cmap="cividis", aspect="auto")
+    picture = axes.imshow(image, origin="lower", extent=extent, vmin=0, vmax=1, cmap=colors, aspect="auto")
     axes.figure.colorbar(picture, ax=axes, label="success rate")
     axes.set_title(f"mean success {image.mean():.1%}", fontsize=10)
 
@@ -204,6 +223,37 @@ def draw_ball_heights(axes: Axes, library: SkillLibrary, task: SimulatedTask, co
     axes.set_title("context " + ", ".join(f"{value:.2f}" for value in context), fontsize=10)
     axes.legend(fontsize=7)
     axes.grid(alpha=0.3)
+
+
+def snapshots_figure(library: SkillLibrary, task: SimulatedTask, seed: int = 0, rows: int = 3) -> Figure:
+    """Moments of several skills for one context, a row each (the paper's Figure 4)."""
+    context, skills = versatile_context(library, task, stream(seed, PLOT_STREAM, 5))
+    skills = skills[:rows]
+    figure = Figure(figsize=(13, 2.1 * len(skills) + 0.3), layout="constrained")
+    renderer = SceneRenderer(task, 400, 300)
+    try:
+        for row, skill in zip(figure.subplots(len(skills), len(_MOMENTS_S), squeeze=False), skills, strict=True):
+            draw_snapshots(row, renderer, context, skill)
+    finally:
+        renderer.close()
+    figure.suptitle("context " + ", ".join(f"{value:.2f}" for value in context), fontsize=10)
+    return figure
+
+
+def draw_snapshots(row: Sequence[Axes], renderer: SceneRenderer, context: Array, skill: PlayableSkill) -> None:
+    """One skill before, at and after the release or the hit, with the ball's trail in the component's colour."""
+    shown = motion(renderer.task, context, skill.parameters)
+    assert shown.trajectory is not None
+    turn_s = shown.dt_s * shown.turning_step
+    stride = max(1, round(0.02 / shown.dt_s))
+    for axes, moment_s in zip(row, _MOMENTS_S, strict=True):
+        step = shown.step_at(turn_s + moment_s)
+        trail = shown.trail[shown.trail_start : step + 1][::-stride]
+        axes.imshow(renderer.frame(shown.trajectory, step, [(trail, component_color(skill.component))]))
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_xlabel(f"{shown.dt_s * step:.2f} s", fontsize=8)
+    row[0].set_title(skill.caption, fontsize=9, loc="left")
 
 
 # ---- learning curves ------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import mujoco
 import numpy as np
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 from svsl.errors import SvslError
 from svsl.gaussians import Array
 from svsl.tasks.simulated import SimulatedTask, Trajectory
+
+Trail = tuple[Array, tuple[float, float, float]]  # points (n, 3) and a colour
+_TRAIL_RADIUS = 0.013
 
 
 class SceneRenderer:
@@ -35,17 +39,19 @@ class SceneRenderer:
             self._renderer = mujoco.Renderer(task.model, height, width)
         except Exception as error:  # MuJoCo raises whatever the missing library makes it raise
             raise SvslError(
-                "rendering needs OpenGL: install libegl1 and libgl1-mesa-dri (Debian, Ubuntu), and set MUJOCO_GL=egl "
-                f"if MuJoCo is imported before svsl ({error})"
+                "pictures need OpenGL: install libegl1 and libgl1-mesa-dri, or libosmesa6 (Debian, Ubuntu), and import "
+                f"svsl before MuJoCo ({error})"
             ) from None
 
-    def frame(self, trajectory: Trajectory, step: int) -> NDArray[np.uint8]:
-        """The picture `(height, width, 3)` of one state."""
+    def frame(self, trajectory: Trajectory, step: int, trails: Sequence[Trail] = ()) -> NDArray[np.uint8]:
+        """The picture `(height, width, 3)` of one state, with lines through the points of each trail."""
         full = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
         mujoco.mj_setState(self.task.model, self._data, trajectory.states[step], full)
         self._data.mocap_pos[:] = trajectory.mocap
         mujoco.mj_forward(self.task.model, self._data)
         self._renderer.update_scene(self._data, camera=self._camera)
+        for points, color in trails:
+            self._draw_trail(points, color)
         return np.array(self._renderer.render())
 
     def last_frame(self, context: Array, parameters: Array | None) -> NDArray[np.uint8]:
@@ -58,6 +64,16 @@ class SceneRenderer:
         stride = max(1, round(1 / (fps * trajectory.dt_s)))
         for step in range((len(trajectory.states) - 1) % stride, len(trajectory.states), stride):
             yield self.frame(trajectory, step)
+
+    def _draw_trail(self, points: Array, color: tuple[float, float, float]) -> None:
+        scene = self._renderer.scene
+        kind, rgba = mujoco.mjtGeom.mjGEOM_CAPSULE, np.array([*color, 1.0], dtype=np.float32)
+        for start, end in pairwise(points[: scene.maxgeom - scene.ngeom]):
+            geom = scene.geoms[scene.ngeom]
+            mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.eye(3).ravel(), rgba)
+            mujoco.mjv_connector(geom, kind, _TRAIL_RADIUS, start, end)
+            geom.emission, geom.specular = 0.1, 0.0
+            scene.ngeom += 1
 
     def close(self) -> None:
         """Frees the drawing context."""

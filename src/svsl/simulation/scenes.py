@@ -171,7 +171,7 @@ def _scene(timestep: float, middle: Vector, light: Vector) -> mujoco.MjSpec:
     spec.option.gravity = (0, 0, -9.81)
     spec.stat.center, spec.stat.extent = middle, 2.5
     spec.visual.global_.offwidth, spec.visual.global_.offheight = 1920, 1440
-    spec.visual.quality.shadowsize = 4096
+    spec.visual.quality.shadowsize = 2048
     spec.visual.map.shadowclip = 1.6
     spec.visual.headlight.ambient = (0.42, 0.42, 0.43)
     spec.visual.headlight.diffuse = (0.30, 0.30, 0.30)

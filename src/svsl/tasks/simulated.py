@@ -45,6 +45,12 @@ class SimulatedTask(ABC):
         control_spec: What a row of controls holds (`mujoco.mjtState` bits).
     """
 
+    context_low: Array
+    context_high: Array
+    parameter_dim: int
+    initial_mean: Array
+    initial_cov: Array
+
     def __init__(self, model: mujoco.MjModel, stepped: mujoco.MjModel, control_spec: int) -> None:
         self.model = model
         self.dt_s = float(model.opt.timestep)

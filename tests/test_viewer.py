@@ -1,0 +1,270 @@
+"""The page, driven as a person would: a real server and a real browser."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from helpers import small_library
+from svsl import SkillLibrary, SvslError, make_task
+from svsl.cli import main
+from svsl.gaussians import Array
+
+browser_control = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytest.importorskip("viser", reason="viser is not installed (the extra `viewer`)")
+pytest.importorskip("mjviser", reason="mjviser is not installed (the extra `viewer`)")
+
+from playwright.sync_api import Browser, Page, expect  # noqa: E402
+
+from svsl.viewer.board import map_dims, map_picture  # noqa: E402
+from svsl.viewer.newest import NewestFirst  # noqa: E402
+from svsl.viewer.stage import framed, view_of  # noqa: E402
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+SOFTWARE_GL = ["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+WAIT_MS = 60_000
+SKILL = re.compile(r"^(▶ )?\d+\s+·\s+\d+%")
+THROWS = np.array([[*np.full(14, 0.2), 0.6], [*np.full(14, -0.1), 0.4]])
+
+
+@dataclass
+class Served:
+    """A running `svsl view`."""
+
+    library: SkillLibrary
+    process: subprocess.Popen[str]
+    address: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.endswith("  (Ctrl-C ends)\n"), line
+        self.address = line.split()[0]
+
+    def end(self) -> tuple[int, str, str]:
+        self.process.send_signal(signal.SIGINT)
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+
+def serve(library: SkillLibrary) -> Served:
+    library.save("library.safetensors")
+    command = [sys.executable, "-m", "svsl", "view", "library.safetensors", "--port", "0"]
+    return Served(library, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browser_control.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=SOFTWARE_GL)
+        yield browser
+        browser.close()
+
+
+def open_page(browser: Browser, address: str) -> tuple[Page, list[str]]:
+    """A tab with the page, and the errors of its console."""
+    page, errors = browser.new_page(viewport={"width": 800, "height": 420}), list[str]()
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.set_default_timeout(WAIT_MS)
+    page.goto(address)
+    page.get_by_role("button", name=SKILL).first.wait_for()
+    return page, errors
+
+
+def skills(page: Page) -> list[str]:
+    texts = page.get_by_role("button", name=SKILL).all_inner_texts()
+    return [" ".join(text.removeprefix("▶ ").split()) for text in texts]
+
+
+def chosen_context(page: Page) -> Array:
+    values = [box.input_value() for box in page.locator("input.mantine-NumberInput-input").all()]
+    return np.array([float(value) for value in values])
+
+
+def pixel_of(page: Page, library: SkillLibrary, context: Array, dims: tuple[int, ...]) -> tuple[float, float]:
+    """Where on the screen a context lies on its map, by the camera with which the page starts."""
+    task, maps = make_task(library.metadata["task"]), map_dims(library)
+    view, places, size = framed(view_of(task), len(maps), scene=True)
+    _, low, high = map_picture(library, dims, None)
+    share = (context[list(dims)] - low) / (high - low) - 0.5
+    point = places[maps.index(dims)] + size * (view.axes[:, :2] @ share) - view.eye
+    right, up, back = view.axes.T @ point
+    canvas = page.locator("canvas").first.bounding_box()
+    assert canvas is not None
+    scale = 0.5 * canvas["height"] / np.tan(view.fov / 2) / -back
+    return canvas["x"] + canvas["width"] / 2 + scale * right, canvas["y"] + canvas["height"] / 2 - scale * up
+
+
+def wait_for_skills(page: Page, other_than: list[str]) -> list[str]:
+    deadline = time.monotonic() + WAIT_MS / 1000
+    while (now := skills(page)) == other_than:
+        assert time.monotonic() < deadline, "the list of skills did not change"
+        page.wait_for_timeout(50)
+    return now
+
+
+@needs_browser
+def test_choosing_a_context_and_watching_a_throw(browser: Browser) -> None:
+    means = np.array([[-0.2, -1.9], [0.2, -1.4]])
+    served = serve(small_library("beer-pong", means, 0.1, THROWS))
+    try:
+        page, errors = open_page(browser, served.address)
+        assert errors == [], "it loads without errors"
+        first = skills(page)
+        # a click on the map
+        target = np.array([0.2, -1.4])
+        page.mouse.click(*pixel_of(page, served.library, target, (0, 1)))
+        second = wait_for_skills(page, first)
+        assert len(second) == 1, "far from the other one"
+        assert second[0].startswith("1 · 100% · "), second
+        np.testing.assert_allclose(chosen_context(page)[:2], target, atol=0.03)
+        # it plays to its end, and again
+        play_again = page.get_by_role("button", name="Play again", exact=True)
+        play_again.wait_for()
+        duration = chosen_context(page)[2]
+        assert duration > 0.5
+        play_again.click()
+        page.get_by_role("button", name="Pause", exact=True).wait_for()
+        play_again.wait_for()
+        assert chosen_context(page)[2] == duration
+        # draws around the mean
+        page.get_by_role("button", name="Sample around the mean").click()
+        expect(page.get_by_text("of 20 draws solve it")).to_be_visible(timeout=WAIT_MS)
+        # a drag over the map, to the other component
+        page.mouse.move(*pixel_of(page, served.library, target, (0, 1)))
+        page.mouse.down()
+        page.mouse.move(*pixel_of(page, served.library, np.array([0.0, -1.6]), (0, 1)), steps=3)
+        page.mouse.move(*pixel_of(page, served.library, means[0], (0, 1)), steps=3)
+        page.mouse.up()
+        page.get_by_role("button", name=re.compile(r"▶ 0\s+·\s+100%")).wait_for()
+        np.testing.assert_allclose(chosen_context(page)[:2], means[0], atol=0.03)
+        # another tab has a state of its own
+        other, _ = open_page(browser, served.address)
+        np.testing.assert_allclose(chosen_context(other)[:2], [0.0, -1.7])
+        other.close()
+        picture = np.asarray(Image.open(io.BytesIO(page.screenshot(timeout=WAIT_MS))).convert("RGB"), dtype=np.float64)
+        assert picture[:, :450].std() > 15, "not blank"
+        page.close()
+    finally:
+        code, out, err = served.end()
+    assert (code, out, err) == (0, "", ""), "Ctrl-C ends it in silence"
+
+
+@needs_browser
+def test_a_task_of_ones_own_gets_its_map_and_its_list(browser: Browser) -> None:
+    parameters = np.array([[1.0, 0.0], [-1.0, 0.0]])
+    served = serve(small_library("toys:Bimodal", np.array([[-0.5], [0.5]]), 0.2, parameters))
+    try:
+        page, errors = open_page(browser, served.address)
+        assert len(skills(page)) == 2, "in the middle both are at home"
+        assert page.get_by_role("button", name="Play").count() == 0, "nothing to play"
+        page.locator("input.mantine-NumberInput-input").first.fill("0.9")
+        page.keyboard.press("Enter")
+        changed = wait_for_skills(page, skills(page)) if len(skills(page)) == 2 else skills(page)
+        assert changed[0].startswith("1 · 100% · ")
+        assert errors == []
+        page.close()
+    finally:
+        assert served.end()[0] == 0
+
+
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_point_of_the_map_is_the_context_drawn_there(computed: bool) -> None:
+    means = np.array([[5.0, 1.0], [6.5, -4.0]])
+    library = small_library("planar-reacher", means, 0.3, np.zeros((2, 10)))
+    picture, low, high = map_picture(library, (0, 1), np.ones((4, 4)) if computed else None)
+    size = np.array([picture.shape[1], picture.shape[0]])
+
+    def darkest(context: Array) -> int:
+        x, y = np.round((context - low) / (high - low) * size - 0.5).astype(int)
+        return int(picture[::-1][y - 1 : y + 2, x - 1 : x + 2].sum(axis=2).min())
+
+    middle = 0.5 * (library.context_low + library.context_high)
+    for corner in (library.context_low, library.context_high):
+        assert darkest(np.array([corner[0], middle[1]])) < 100, "the box's left and right edges are black"
+        assert darkest(np.array([middle[0], corner[1]])) < 100
+    assert darkest(means[0] + [0.6, 2.0]) == 3 * 255, "nothing is drawn between the components"
+    assert darkest(means[0]) < 400, "the mean of a component is a dot"
+
+
+def test_only_this_machine_is_served_and_only_the_page() -> None:
+    library = small_library("toys:Bimodal", np.zeros((1, 1)), 0.5, np.zeros((1, 2)))
+    served = serve(library)
+    try:
+        host, port = served.address.removeprefix("http://").split(":")
+        assert host == "127.0.0.1"
+        for path, status in (("/", b"200"), ("/../../../../../../../etc/passwd", b"404"), ("//etc/passwd", b"404")):
+            with socket.create_connection((host, int(port)), timeout=10) as connection:
+                connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+                assert status in connection.recv(100).split(b"\r\n")[0]
+        elsewhere = socket.gethostbyname(socket.gethostname())
+        if not elsewhere.startswith("127."):
+            with pytest.raises(OSError, match="refused"):
+                socket.create_connection((elsewhere, int(port)), timeout=5)
+    finally:
+        assert served.end() == (0, "", "")
+
+
+WRONG = {
+    "port": (["library.safetensors", "--port", "70000"], "port: expected 0 to 65535, got 70000"),
+    "host": (["library.safetensors", "--host", "192.0.2.1"], "host: expected an address of this machine"),
+    "no library": (["nowhere"], "nowhere is no run folder"),
+    "no task": (["untold.safetensors"], "the library's metadata names no task"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_mistakes_get_one_line(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    library = small_library("toys:Bimodal", np.zeros((1, 1)), 0.5, np.zeros((1, 2)))
+    library.save("library.safetensors")
+    SkillLibrary(library.mixture, library.context_low, library.context_high).save(Path("untold.safetensors"))
+    args, message = WRONG[case]
+    assert main(["view", *args]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("svsl.commands.view.find_spec", lambda name: None)
+    with pytest.raises(SvslError, match=r"pip install 'svsl\[viewer\]'"):
+        __import__("svsl.commands.view", fromlist=["main"]).main(["nowhere"])
+
+
+def test_only_the_newest_request_is_served() -> None:
+    import threading
+
+    begun, go_on, done = threading.Event(), threading.Event(), list[int]()
+
+    def work(request: int) -> None:
+        begun.set()
+        go_on.wait(10)
+        done.append(-request if worker.overtaken else request)
+
+    worker = NewestFirst(work)
+    worker.ask(1)
+    begun.wait(10)
+    for request in (2, 3, 4):
+        worker.ask(request)
+    go_on.set()
+    deadline = time.monotonic() + 10
+    while len(done) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    worker.close()
+    assert done == [-1, 4], "the first was told that it is overtaken; 2 and 3 never ran"
