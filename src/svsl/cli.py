@@ -13,7 +13,8 @@ from svsl.commands.base import complain, first_line
 from svsl.errors import SvslError
 
 COMMANDS = (
-    "train", "resume", "extend", "eval", "plot", "prune", "merge", "export", "bench", "tasks", "check-task"
+    "train", "resume", "extend", "eval", "plot", "compare", "reproduce", "prune", "merge", "export", "bench", "tasks",
+    "check-task",
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from svsl.errors import SvslError
-from svsl.evaluation import execute
+from svsl.evaluation import execute, mixture_entropy
 from svsl.gaussians import Array
 from svsl.learners.base import Learner, Progress, above
 from svsl.random import rng_from_array, rng_to_array, stream
@@ -185,6 +185,7 @@ class Trainer:
             "return_mean": float(result.mean.returns.mean()),
             "success_rate": float(result.mean.success.mean()),
             "return_sampled": float(result.sampled.returns.mean()),
+            "mixture_entropy": float(mixture_entropy(mixture, result.contexts[:50], 100, rng).mean()),
             "recent_return": progress.recent_return,
             **progress.counts,
             "nonfinite_returns": self.nonfinite,
