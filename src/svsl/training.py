@@ -59,11 +59,14 @@ class Trainer:
         run: The run; if it has a checkpoint, training goes on from there.
         checkpoint_s: Seconds between checkpoints.
         workers: Threads of tasks that simulate on several; all cores unless told.
+        task: What to evaluate on instead of the configuration's task, with the same outcomes (on other machines, say).
     """
 
-    def __init__(self, run: Run, checkpoint_s: float = 10.0, workers: int | None = None) -> None:
+    def __init__(
+        self, run: Run, checkpoint_s: float = 10.0, workers: int | None = None, task: Task | None = None
+    ) -> None:
         self.run, self.checkpoint_s = run, checkpoint_s
-        self.task: Task = run.config.make_task(workers)
+        self.task: Task = task or run.config.make_task(workers)
         self.learner: Learner = run.make_learner(self.task)
         self.task_rng = stream(run.config.seed, TASK_STREAM)
         penalty = getattr(self.task, "penalty", None)

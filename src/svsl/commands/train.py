@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import docstring_parser
 import tyro
 
 from svsl.commands.base import Switch, parse
-from svsl.commands.resume import work_on
+from svsl.commands.resume import episodes_on, work_on
 from svsl.errors import SvslError
 from svsl.presets import find_preset
 from svsl.runs import Run, RunConfig
@@ -41,6 +41,10 @@ class Options:
     """Seconds between checkpoints."""
     workers: int | None = None
     """Threads of a simulated task; default all cores. The result does not depend on it."""
+    backend: Literal["local", "ray"] = "local"
+    """Where episodes run: on this machine, or spread over a Ray cluster."""
+    ray_address: str | None = None
+    """The cluster; default the environment's RAY_ADDRESS, or a Ray of its own on this machine."""
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -73,7 +77,8 @@ def main(args: list[str]) -> int:
     config = RunConfig(task, vars(options.task), learner, options.settings, run.seed, run.test_contexts)
     config.make_learner(config.make_task())  # an impossible configuration is refused before a folder is made
     folder = run.out or Path("runs") / f"{task.replace(':', '.')}-seed{run.seed}"
-    return work_on(Run.create(folder, config, run.overwrite), run.quiet, run.checkpoint_s, run.workers)
+    with episodes_on(run.backend, run.ray_address, config) as evaluated:
+        return work_on(Run.create(folder, config, run.overwrite), run.quiet, run.checkpoint_s, run.workers, evaluated)
 
 
 def _split_task(args: list[str]) -> tuple[str | None, list[str]]:
