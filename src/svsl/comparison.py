@@ -256,7 +256,7 @@ def in_words(summary: Summary) -> tuple[str, str]:
 
 
 def _number(value: float, digits: int = 4) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.{digits}g}"
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
 def seeds_in_words(group: Group) -> str:

@@ -172,11 +172,14 @@ FIGURES: dict[str, Callable[[Reproduction, Sequence[Group]], tuple[Figures, list
 
 
 def mode_contexts(task: Task) -> Array:
-    """Twelve contexts: a grid of three by four over the first two dimensions, the middle of the others."""
+    """Twelve contexts: a grid of three by four over the first two dimensions (or a row), the middle of the others."""
     low, high = np.asarray(task.context_low), np.asarray(task.context_high)
     shares = np.full((_MODE_CONTEXTS, len(low)), 0.5)
-    first, second = np.meshgrid([1 / 6, 3 / 6, 5 / 6], [1 / 8, 3 / 8, 5 / 8, 7 / 8])
-    shares[:, 0], shares[:, 1] = first.ravel(), second.ravel()
+    across = 3 if len(low) > 1 else _MODE_CONTEXTS
+    along = _MODE_CONTEXTS // across
+    shares[:, 0] = np.tile((np.arange(across) + 0.5) / across, along)
+    if len(low) > 1:
+        shares[:, 1] = np.repeat((np.arange(along) + 0.5) / along, across)
     return low + (high - low) * shares
 
 
