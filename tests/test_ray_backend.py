@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,13 +36,20 @@ EXPERIMENT = Experiment(
     metrics=("return_mean",),
 )
 SLOW_TASK = """
+import os
 import time
+from pathlib import Path
 from toys import Unimodal
 
+HERE = Path(__file__).parent
+
 class Slow(Unimodal):
-    "Takes its time, so that a node can be lost in the middle."
+    "Takes its time, and waits where a file tells it to, so that a node can be lost in the middle."
     def evaluate(self, contexts, parameters, rng):
         time.sleep(0.005)
+        while (HERE / "hold").exists():
+            (HERE / f"held-{os.getpid()}").touch()
+            time.sleep(0.01)
         return super().evaluate(contexts, parameters, rng)
 """
 
@@ -126,10 +134,17 @@ def test_episodes_of_one_run_survive_a_lost_node(cluster: Any) -> None:
         task = RayTask(config.task, config.task_options)
         trainer, batches = Trainer(Run.create(Path("spread"), config), task=task), list[int]()
 
+        def lose_node() -> None:
+            while len(list(Path().glob("held-*"))) < 2:
+                time.sleep(0.01)
+            cluster.remove_node(node, allow_graceful=False)
+            Path("hold").unlink()
+
         def stop() -> bool:
             batches.append(1)
-            if len(batches) == 12:
-                cluster.remove_node(node, allow_graceful=False)
+            if len(batches) == 12:  # in the next batch, each node is lost or not with a shard in its hands
+                Path("hold").touch()
+                threading.Thread(target=lose_node).start()
             return False
 
         assert trainer.train(lambda status: None, stop)
