@@ -135,14 +135,16 @@ def test_episodes_of_one_run_survive_a_lost_node(cluster: Any) -> None:
         trainer, batches = Trainer(Run.create(Path("spread"), config), task=task), list[int]()
 
         def lose_node() -> None:
-            while len(list(Path().glob("held-*"))) < 2:
+            while len(held := [int(path.name.partition("-")[2]) for path in Path().glob("held-*")]) < 2:
                 time.sleep(0.01)
             cluster.remove_node(node, allow_graceful=False)
+            while all(Path(f"/proc/{process}").exists() for process in held):
+                time.sleep(0.01)  # its worker outlives the node for a moment
             Path("hold").unlink()
 
         def stop() -> bool:
             batches.append(1)
-            if len(batches) == 12:  # in the next batch, each node is lost or not with a shard in its hands
+            if len(batches) == 12:  # in the next batch, each node has a shard in its hands
                 Path("hold").touch()
                 threading.Thread(target=lose_node).start()
             return False
