@@ -18,6 +18,7 @@ import pytest
 from svsl.cli import main
 from svsl.comparison import run_numbers
 from svsl.experiments import EXPERIMENTS, Arm, Claim, Experiment, arm_config, plan, planned_episodes, seeds_of
+from svsl.learners.ladips import LaDiPSConfig
 from svsl.learners.svsl import SVSLConfig
 from svsl.presets import find_preset
 from svsl.progress import ReproductionDisplay
@@ -75,6 +76,14 @@ def test_full_size_is_the_papers_and_scale_shrinks_by_the_rule() -> None:
     assert (small.settings.components, small.settings.iterations, small.test_contexts) == (15, 175, 250)
     hireps = arm_config(EXPERIMENTS["ablation"].arms[3], 0.25).settings
     assert (hireps.components, hireps.iterations) == (15, 960 // 8)
+    for name in ("baselines", "beer-pong", "table-tennis"):
+        ladips = next(arm for arm in EXPERIMENTS[name].arms if arm.learner == "ladips")
+        full, tiny = arm_config(ladips).settings, arm_config(ladips, 0.01).settings
+        assert isinstance(full, LaDiPSConfig)
+        assert isinstance(tiny, LaDiPSConfig)
+        assert full == find_preset(ladips.task, "ladips").settings
+        assert full.gating_entropy is not None
+        assert tiny.gating_entropy == pytest.approx(full.gating_entropy * np.log(2) / np.log(full.components))
     assert (seeds_of(EXPERIMENTS["ablation"], 1.0), seeds_of(EXPERIMENTS["ablation"], 0.2)) == (15, 3)
     assert seeds_of(EXPERIMENTS["ablation"], 0.01) == 2
 

@@ -246,6 +246,9 @@ def _scaled(settings: LearnerConfig, scale: float) -> LearnerConfig:
     changes: dict[str, Any] = {}
     for name in {f.name for f in fields(settings)} & {"components", "iterations"}:
         changes[name] = shrunk(getattr(settings, name), scale, name, 1.0 if name == "components" else power)
+    entropy = getattr(settings, "gating_entropy", None)
+    if entropy is not None and settings.components > 1:  # LaDiPS: the same share of what so many options can reach
+        changes["gating_entropy"] = entropy * (math.log(changes["components"]) / math.log(settings.components))
     return replace(settings, **changes)
 
 

@@ -24,7 +24,6 @@ from svsl.reproduction import Job, Reproduction, Show, last_line
 from svsl.tasks import Outcome, Task, make_task
 from svsl.worker import Work, train_and_evaluate
 
-os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # otherwise it repeats every second what we say once
 try:
     import ray
 except ImportError:
