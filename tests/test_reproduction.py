@@ -76,6 +76,10 @@ def test_full_size_is_the_papers_and_scale_shrinks_by_the_rule() -> None:
     assert (small.settings.components, small.settings.iterations, small.test_contexts) == (15, 175, 250)
     hireps = arm_config(EXPERIMENTS["ablation"].arms[3], 0.25).settings
     assert (hireps.components, hireps.iterations) == (15, 960 // 8)
+    whole = plan(EXPERIMENTS["ablation"], 2, 0.25)
+    ours, theirs = (whole[arm][1] for arm in EXPERIMENTS["ablation"].arms[2:])
+    assert (ours.settings.components, ours.settings.iterations, ours.seed) == (15, 350, 1)
+    assert (theirs.settings.components, theirs.settings.iterations) == (15, 960 // 4)
     for name in ("baselines", "beer-pong", "table-tennis"):
         ladips = next(arm for arm in EXPERIMENTS[name].arms if arm.learner == "ladips")
         full, tiny = arm_config(ladips).settings, arm_config(ladips, 0.01).settings

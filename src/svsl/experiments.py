@@ -61,6 +61,8 @@ class Experiment:
         figures: Names of `svsl.report.FIGURES`.
         metrics: Columns of the table.
         equal_budgets: Give every other learner as many episodes as svsl plans, instead of its preset's.
+        shrink_iterations: At a smaller scale, also train each component for a shorter time. A half-trained component
+            shows nothing, but on simulated tasks a whole one takes minutes.
     """
 
     title: str
@@ -70,6 +72,7 @@ class Experiment:
     figures: tuple[str, ...]
     metrics: tuple[str, ...]
     equal_budgets: bool = False
+    shrink_iterations: bool = True
 
 
 _METRICS = (
@@ -109,6 +112,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         figures=("learning", "postures", "success"),
         metrics=(*_METRICS, "components", "collision"),
+        shrink_iterations=False,
     ),
     "baselines": Experiment(
         title="Planar reacher: svsl, HiREPS and LaDiPS on the same number of episodes",
@@ -124,6 +128,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         figures=("learning", "entropy", "postures", "success"),
         metrics=(*_METRICS, "components"),
         equal_budgets=True,
+        shrink_iterations=False,
     ),
     "beer-pong": Experiment(
         title="Beer pong: svsl, HiREPS and LaDiPS (Figure 2a, c, e, f, g and the expected mixture entropy)",
@@ -210,18 +215,18 @@ def plan(experiment: Experiment, seeds: int, scale: float) -> dict[Arm, list[Run
     Raises:
         SvslError: If a task, a learner or a preset is not there.
     """
-    configs = {arm: arm_config(arm, scale) for arm in experiment.arms}
+    configs = {arm: arm_config(arm, scale, experiment.shrink_iterations) for arm in experiment.arms}
     if experiment.equal_budgets:
         own = next(config for arm, config in configs.items() if arm.learner == "svsl")
         configs = {arm: _with_budget(config, planned_episodes(own)) for arm, config in configs.items()}
     return {arm: [replace(config, seed=seed) for seed in range(seeds)] for arm, config in configs.items()}
 
 
-def arm_config(arm: Arm, scale: float = 1.0) -> RunConfig:
+def arm_config(arm: Arm, scale: float = 1.0, shrink_iterations: bool = True) -> RunConfig:
     """The configuration of an arm's first run.
 
-    `scale` shrinks components in proportion, the iterations of each by its square root: episodes go with its power 1.5.
-    Learners that train all components at once get that power on their iterations.
+    `scale` shrinks components in proportion and, if wanted, the iterations of each by its square root. Learners that
+    train all components at once have their iterations shrunk by both.
 
     Raises:
         SvslError: If the task, the learner or the preset is not there.
@@ -230,7 +235,7 @@ def arm_config(arm: Arm, scale: float = 1.0) -> RunConfig:
     preset = find_preset(arm.task, arm.learner, arm.preset)
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
     options = {**defaults, **preset.task_options, **arm.task_options}
-    settings = _scaled(replace(preset.settings, **arm.settings), scale)
+    settings = _scaled(replace(preset.settings, **arm.settings), scale, 0.5 if shrink_iterations else 0.0)
     return RunConfig(arm.task, options, arm.learner, settings, 0, shrunk(TEST_CONTEXTS, scale, "test_contexts"))
 
 
@@ -241,8 +246,8 @@ def _with_budget(config: RunConfig, episodes: float) -> RunConfig:
     return replace(config, settings=replace(config.settings, iterations=max(1, round(episodes / batch))))
 
 
-def _scaled(settings: LearnerConfig, scale: float) -> LearnerConfig:
-    power = 0.5 if isinstance(settings, SVSLConfig) else 1.5
+def _scaled(settings: LearnerConfig, scale: float, power: float) -> LearnerConfig:
+    power += 0.0 if isinstance(settings, SVSLConfig) else 1.0
     changes: dict[str, Any] = {}
     for name in {f.name for f in fields(settings)} & {"components", "iterations"}:
         changes[name] = shrunk(getattr(settings, name), scale, name, 1.0 if name == "components" else power)
