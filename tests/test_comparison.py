@@ -174,6 +174,7 @@ def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
         trained(f"a{seed}", replace(CONFIG, seed=seed))
     half = make("half", replace(CONFIG, seed=3))
     Trainer(half).train(lambda status: None, stop=lambda: True)
+    half.append_metrics({"episodes": 10, "recent_return": -1.0})  # tested after the checkpoint, then killed
     trained("h0", replace(CONFIG, learner="hireps", settings=HiREPSConfig(components=2, iterations=3, batch=200)))
     folders = ["a0", "a1", "a2", "half", "h0"]
     command = ["compare", *folders, "--contexts", "50", "--csv", "table.csv", "--out", "curves.png"]

@@ -239,6 +239,7 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on() -> None:
     experiment = one_arm("bad_days:FullDisk")
     made = run_all(experiment, 1, checkpoint_s=0.0)
     assert made.jobs[0].state == "failed"
+    assert [group.label for group in made.groups] == ["good"], "only what is finished is reported"
     assert "No space left on device" in made.jobs[0].message
     assert "the last checkpoint is whole" in made.jobs[0].message
     Path("full").unlink()

@@ -139,7 +139,7 @@ def run_numbers(run: Run, contexts: int = 2000, workers: int | None = None) -> d
     rows = run.read_metrics()
     numbers: dict[str, float | None] = dict(rows[-1]) if rows else {}
     source = run.library_path if run.finished else run.checkpoint_path
-    if not source.exists() or not (run.finished or rows):
+    if not source.exists():
         return numbers
     made_for = {
         "sha256": hashlib.sha256(source.read_bytes()).hexdigest(), "contexts": contexts, "svsl": __version__
@@ -147,7 +147,13 @@ def run_numbers(run: Run, contexts: int = 2000, workers: int | None = None) -> d
     kept = run.folder / "evaluation.json"
     result = _kept(kept, made_for)
     if result is None:
-        result = evaluation(run.load_library(), run, contexts, workers)
+        try:
+            library = run.load_library()
+        except SvslError:
+            if run.finished:
+                raise
+            return numbers  # nothing was trained yet when the checkpoint was made
+        result = evaluation(library, run, contexts, workers)
         write_bytes(kept, (json.dumps({"made_for": made_for, "evaluation": result}, indent=2) + "\n").encode())
     flat = {**result, **(d if isinstance(d := result.get("diagnostics"), dict) else {})}
     named = {name: value for name, value in flat.items() if name not in ("seed", "finished")}

@@ -32,7 +32,7 @@ from svsl.plots import (
 )
 from svsl.random import stream
 from svsl.reproduction import Reproduction
-from svsl.runs import PLOT_STREAM, Run
+from svsl.runs import PLOT_STREAM
 from svsl.tasks import Task
 from svsl.tasks.simulated import SimulatedTask
 
@@ -44,7 +44,7 @@ Figures = list[tuple[Path, str]]  # a file and its caption
 
 def write_report(made: Reproduction, command: str) -> list[tuple[str, Path]]:
     """Writes `figures/`, `table.md`, `table.csv` and `report.html` into the folder; returns what is where."""
-    groups = [group for group in made.groups if _has_library(group.runs[0])]
+    groups = made.groups
     table = summary_table(groups, made.experiment.metrics, made.contexts) if groups else {}
     figures: Figures = []
     sections: list[str] = []
@@ -65,10 +65,6 @@ def write_report(made: Reproduction, command: str) -> list[tuple[str, Path]]:
         ("table", made.folder / "table.csv"),
         ("report", made.folder / "report.html"),
     ]
-
-
-def _has_library(run: Run) -> bool:
-    return run.finished or (bool(run.read_metrics()) and run.checkpoint_path.exists())
 
 
 # ---- figures --------------------------------------------------------------------------------------------------------
@@ -117,9 +113,8 @@ def _success(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list
     """Success over the context box, averaged over seeds: the paper's Figure 2e, f."""
     figure = Figure(figsize=(4.8 * len(groups), 4.0), layout="constrained")
     for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
-        runs = [run for run in group.runs if _has_library(run)]
-        maps, task = [], runs[0].config.make_task()
-        for run in runs:
+        maps, task = [], group.runs[0].config.make_task()
+        for run in group.runs:
             rng = stream(run.config.seed, PLOT_STREAM, 2)
             maps.append(success_map(run.load_library(), task, (0, 1), _CELLS, rng))
         low, high = np.asarray(task.context_low)[:2], np.asarray(task.context_high)[:2]
@@ -220,7 +215,7 @@ figcaption, .small { font-size: 13px; color: #555 } .failed { color: #a02020 } c
 def _page(
     made: Reproduction, groups: Sequence[Group], table: Table, figures: Figures, sections: list[str], command: str
 ) -> str:
-    size = "the paper's size" if made.scale == 1 else f"scale {made.scale:g} of the paper's size"
+    size = "the paper's size" if made.scale == 1 else f"at {made.scale:g} of the paper's size"
     hint = "" if made.scale == 1 else " A small scale shows that everything works, not how well the methods do."
     failed = [job for job in made.jobs if job.state == "failed"]
     body = [

@@ -132,8 +132,8 @@ class Reproduction:
 
     @property
     def groups(self) -> list[Group]:
-        """The runs of each arm that have something to show."""
-        runs = {arm: [job.run for job in self.jobs if job.arm is arm and job.run.read_metrics()] for arm in self.arms}
+        """The finished runs of each arm."""
+        runs = {arm: [job.run for job in self.jobs if job.arm is arm and job.run.finished] for arm in self.arms}
         return [Group(arm.label, tuple(members)) for arm, members in runs.items() if members]
 
     @property
@@ -235,7 +235,7 @@ def _ended(job: Job, code: int, stopping: bool) -> bool:
 def last_line(log: Path) -> str:
     """The last line of a log that says something."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
-    return lines[-1].removeprefix("svsl: ") if lines else "no word in its log"
+    return lines[-1].removeprefix("svsl: ") if lines else "no word in its log (a full disk?)"
 
 
 def overall(jobs: Sequence[Job]) -> float:

@@ -92,11 +92,12 @@ def _reproduce(made: Reproduction, options: Options, command: str) -> int:
                 run_local(made, options.workers, display, stop)
         if any(job.state == "stopped" for job in made.jobs):
             return complain("stopped and saved; the same command goes on", code=130)
+        code = _complain_of([job for job in made.jobs if job.state == "failed"])
         from svsl.report import write_report
 
         for kind, path in write_report(made, command):
             print(f"{kind:8} {path}")
-    return _complain_of([job for job in made.jobs if job.state == "failed"])
+    return code
 
 
 def _complain_of(failed: list[Job]) -> int:
