@@ -15,7 +15,14 @@ from svsl.runs import RunConfig
 from svsl.tasks import task_factory
 
 TEST_CONTEXTS, EVALUATION_CONTEXTS = 500, 2000
-_LEAST = {"components": 2, "iterations": 5, "test_contexts": 50, "evaluation_contexts": 200, "seeds": 2}
+_LEAST = {
+    "components": 2,
+    "iterations": 5,
+    "episodes": 500,
+    "test_contexts": 50,
+    "evaluation_contexts": 200,
+    "seeds": 2,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,16 +247,16 @@ def arm_config(arm: Arm, scale: float = 1.0, shrink_iterations: bool = True) -> 
 
 
 def _with_budget(config: RunConfig, episodes: float) -> RunConfig:
-    batch = getattr(config.settings, "batch", None)
-    if isinstance(config.settings, SVSLConfig) or batch is None:
+    settings: Any = config.settings
+    if isinstance(settings, SVSLConfig):
         return config
-    return replace(config, settings=replace(config.settings, iterations=max(1, round(episodes / batch))))
+    return replace(config, settings=replace(settings, iterations=max(1, round(episodes / settings.batch))))
 
 
 def _scaled(settings: LearnerConfig, scale: float, power: float) -> LearnerConfig:
     power += 0.0 if isinstance(settings, SVSLConfig) else 1.0
     changes: dict[str, Any] = {}
-    for name in {f.name for f in fields(settings)} & {"components", "iterations"}:
+    for name in {f.name for f in fields(settings)} & {"components", "iterations", "episodes"}:
         changes[name] = shrunk(getattr(settings, name), scale, name, 1.0 if name == "components" else power)
     entropy = getattr(settings, "gating_entropy", None)
     if entropy is not None and settings.components > 1:  # LaDiPS: the same share of what so many options can reach
@@ -259,13 +266,14 @@ def _scaled(settings: LearnerConfig, scale: float, power: float) -> LearnerConfi
 
 def planned_episodes(config: RunConfig) -> float:
     """Episodes a run asks for, NaN if its learner does not say; svsl asks for fewer where it deletes components."""
+    settings: Any = config.settings
+    if not isinstance(settings, SVSLConfig):
+        several = getattr(settings, "iterations", math.nan) * getattr(settings, "batch", math.nan)
+        return float(getattr(settings, "episodes", several))
     learner = config.make_learner(config.make_task())
-    if not isinstance(learner, SVSL):
-        return float(getattr(config.settings, "iterations", math.nan)) * float(
-            getattr(config.settings, "batch", math.nan)
-        )
+    assert isinstance(learner, SVSL)
     settings, sizes = learner.config, learner.batch_sizes
     components, step = settings.components, sizes["context"] + sizes["expert"]
     everyone = settings.iterations // settings.finetune_every * components * (components - 1) / 2
     weights = components * sizes["weights"] if settings.weight_iterations else 0
-    return components * (sizes["fill"] + settings.iterations * step) + everyone * step + weights
+    return float(components * (sizes["fill"] + settings.iterations * step) + everyone * step + weights)
