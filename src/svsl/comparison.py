@@ -104,6 +104,8 @@ def _traits(config: RunConfig) -> dict[str, object]:
     return {
         "task": config.task,
         "learner": config.learner,
+        "settings.extended": config.extends is not None,
+        "settings.freeze": config.freeze,
         **{f"task_options.{name}": value for name, value in config.task_options.items()},
         **{f"settings.{name}": value for name, value in asdict(config.settings).items()},
     }

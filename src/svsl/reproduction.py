@@ -124,8 +124,8 @@ class Reproduction:
             return Run.create(folder, config)
         run = Run.open(folder)
         found, wanted = (json.loads(c.to_json()) for c in (run.config, config))
-        for name in ("task", "task_options", "learner", "settings", "seed", "test_contexts"):
-            if found[name] != wanted[name]:
+        for name in wanted:
+            if name not in ("format", "svsl") and found[name] != wanted[name]:
                 difference = _difference(name, found[name], wanted[name])
                 raise SvslError(f"{folder} was made with other settings ({difference}); choose another --out")
         return run
