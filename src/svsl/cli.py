@@ -13,8 +13,8 @@ from svsl.commands.base import complain, first_line
 from svsl.errors import SvslError
 
 COMMANDS = (
-    "train", "resume", "extend", "eval", "plot", "view", "video", "prune", "merge", "export",
-    "bench", "tasks", "check-task",
+    "train", "resume", "extend", "eval", "plot", "compare", "reproduce", "view", "video",
+    "prune", "merge", "export", "bench", "tasks", "check-task",
 )  # fmt: skip
 
 

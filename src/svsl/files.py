@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from svsl.errors import SvslError
+
+try:
+    import fcntl
+except ImportError:  # Windows: no lock against two processes in one folder
+    fcntl = None  # type: ignore[assignment]
 
 _HEADER = "svsl"
 
@@ -27,6 +34,31 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
     """
     if path.is_dir() or (path.exists() and not overwrite):
         raise SvslError(f"{path} is already there; choose another --out" + ("" if path.is_dir() else " or --overwrite"))
+
+
+@contextlib.contextmanager
+def folder_lock(folder: Path, busy: str, wait_s: float = 0.0) -> Iterator[None]:
+    """Keeps a second process out of a folder for as long as this one lives.
+
+    Args:
+        folder: An existing folder.
+        busy: The message if another process has it.
+        wait_s: How long to wait for that one to end.
+
+    Raises:
+        SvslError: If another process has it.
+    """
+    until = time.monotonic() + wait_s
+    with open(folder / ".lock", "w") as file:
+        while fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() >= until:
+                    raise SvslError(busy) from None
+                time.sleep(0.2)
+        yield
 
 
 def write_bytes(path: Path, content: bytes) -> None:

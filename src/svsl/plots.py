@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse, Rectangle
 from numpy.typing import NDArray
 
+from svsl.comparison import Group, learning_curve
 from svsl.errors import SvslError
 from svsl.evaluation import ACTIVE_PROBABILITY, success_map, uniform_contexts
 from svsl.files import write_bytes
@@ -63,7 +64,7 @@ def plot_run(run: Run) -> list[Path]:
             figures["snapshots"] = snapshots_figure(library, task, run.config.seed)
         except SvslError as error:  # no OpenGL here: the other figures do without
             print(f"no snapshots: {error}", file=sys.stderr)
-    return [_save(figure, run.figures / f"{name}.png") for name, figure in figures.items()]
+    return [save_figure(figure, run.figures / f"{name}.png") for name, figure in figures.items()]
 
 
 def plot_comparison(runs: Sequence[Run], path: Path) -> Path:
@@ -80,10 +81,11 @@ def plot_comparison(runs: Sequence[Run], path: Path) -> Path:
             draw_reacher_scene(grid[0, column], task)
             for context in posture_contexts(task):
                 draw_postures(grid[0, column], library, task, context, rng)
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Writes a figure, whole or not at all, and returns its path."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", dpi=130)
     write_bytes(path, buffer.getvalue())
@@ -282,6 +284,53 @@ def draw_curve(axes: Axes, episodes: Array, metrics: Sequence[MetricsRow], name:
     """One column of the metrics over episodes (in millions)."""
     axes.plot(episodes, [row[name] for row in metrics], "-", marker=".", ms=4, lw=1.2, color=color, label=label)
     axes.set_xlabel("episodes [million]")
+    axes.grid(alpha=0.3)
+
+
+def plot_learning(
+    groups: Sequence[Group], path: Path, metrics: Sequence[str] = ("return_mean", "success_rate")
+) -> Path:
+    """Draws the curves of groups of seeds: a column a metric, the paper's statistic above and the field's below."""
+    figure = Figure(figsize=(5.2 * len(metrics), 7.4), layout="constrained")
+    for column, metric in enumerate(metrics):
+        for row, robust in enumerate((False, True)):
+            axes = figure.add_subplot(2, len(metrics), row * len(metrics) + column + 1)
+            draw_learning(axes, groups, metric, robust)
+    return save_figure(figure, path)
+
+
+def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool) -> None:
+    """One curve a group: mean and two standard errors, or (robust) interquartile mean and its bootstrap interval."""
+    tops, floors = [], []
+    for index, group in enumerate(groups):
+        curve = learning_curve(group, metric)
+        if curve is None:
+            continue
+        middle, low, high = (
+            (curve.iqm, curve.iqm_low, curve.iqm_high)
+            if robust
+            else (curve.mean, curve.mean - curve.two_se, curve.mean + curve.two_se)
+        )
+        color = component_color(2 * index)
+        axes.plot(
+            curve.episodes / 1e6,
+            middle,
+            color=color,
+            lw=1.6,
+            marker=".",
+            markevery=[-1],
+            label=f"{group.label} ({len(group.runs)})",
+        )
+        axes.fill_between(curve.episodes / 1e6, low, high, color=color, alpha=0.22, lw=0)
+        tops.append(np.nanmax(middle))
+        floors.append(np.nanquantile(middle, 0.15))
+    if tops:  # the first components know little of the box: their returns would flatten everything that follows
+        span = max(tops) - min(floors)
+        axes.set_ylim(min(floors) - 0.1 * span - 1e-9, max(tops) + 0.15 * span + 1e-9)
+        axes.legend(fontsize=8, title="seeds in brackets", title_fontsize=7)
+    axes.set_title("interquartile mean, 95 % bootstrap" if robust else "mean, two standard errors", fontsize=10)
+    axes.set_xlabel("episodes [million]")
+    axes.set_ylabel(metric.replace("_", " "))
     axes.grid(alpha=0.3)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from svsl import __version__
 from svsl.errors import SvslError
-from svsl.files import read_safetensors, write_bytes, write_safetensors
+from svsl.files import folder_lock, read_safetensors, write_bytes, write_safetensors
 from svsl.gaussians import Array
 from svsl.learners.base import Arrays, Learner, SearchSpace, below
 from svsl.learners.svsl import SVSL, SVSLConfig
@@ -24,11 +24,6 @@ from svsl.presets import LEARNERS, LearnerConfig, find_preset, make_learner
 from svsl.pretrained import load_pretrained, pretrained_names
 from svsl.random import stream
 from svsl.tasks import Task, make_task
-
-try:
-    import fcntl
-except ImportError:  # Windows: no lock against two processes in one folder
-    fcntl = None  # type: ignore[assignment]
 
 FORMAT = 1
 # independent randomness under one seed
@@ -105,8 +100,8 @@ class Run:
     """A run on disk.
 
     Files: `config.json`, `metrics.jsonl` (one row per evaluation), `checkpoint.safetensors` (all a resume needs),
-    `library.safetensors` (written last: the run is finished), `figures/`, `tensorboard/`; of a run that extends a
-    library also `base.safetensors`, that library.
+    `library.safetensors` (written last: the run is finished), `evaluation.json` (numbers of that library), `figures/`,
+    `tensorboard/`; of a run that extends a library also `base.safetensors`, that library.
     """
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
@@ -161,16 +156,9 @@ class Run:
         base = None if self.config.extends is None else SkillLibrary.load(self.base_path)
         return self.config.make_learner(task, base)
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self, wait_s: float = 0.0) -> contextlib.AbstractContextManager[None]:
         """Keeps a second process from training in the same folder."""
-        with open(self.folder / ".lock", "w") as file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise SvslError(f"{self.folder} is being trained by another process") from None
-            yield
+        return folder_lock(self.folder, f"{self.folder} is being trained by another process", wait_s)
 
     def save_checkpoint(self, arrays: Arrays, counters: Mapping[str, object]) -> None:
         """Replaces the checkpoint."""
@@ -259,6 +247,8 @@ class Run:
         """Removes a run's own files, the finishing mark first, and nothing else."""
         for path in (self.library_path, self.checkpoint_path, self.metrics_path, self.base_path):
             path.unlink(missing_ok=True)
+        for name in ("evaluation.json", "log.txt", ".progress.json"):
+            (self.folder / name).unlink(missing_ok=True)
         for folder in (self.figures, self.folder / "tensorboard"):
             if folder.exists():
                 shutil.rmtree(folder)

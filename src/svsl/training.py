@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from svsl.errors import SvslError
-from svsl.evaluation import execute
+from svsl.evaluation import execute, mixture_entropy
 from svsl.gaussians import Array
 from svsl.learners.base import Learner, Progress, above
 from svsl.random import rng_from_array, rng_to_array, stream
@@ -59,11 +59,14 @@ class Trainer:
         run: The run; if it has a checkpoint, training goes on from there.
         checkpoint_s: Seconds between checkpoints.
         workers: Threads of tasks that simulate on several; all cores unless told.
+        task: What to evaluate on instead of the configuration's task, with the same outcomes (on other machines, say).
     """
 
-    def __init__(self, run: Run, checkpoint_s: float = 10.0, workers: int | None = None) -> None:
+    def __init__(
+        self, run: Run, checkpoint_s: float = 10.0, workers: int | None = None, task: Task | None = None
+    ) -> None:
         self.run, self.checkpoint_s = run, checkpoint_s
-        self.task: Task = run.config.make_task(workers)
+        self.task: Task = task or run.config.make_task(workers)
         self.learner: Learner = run.make_learner(self.task)
         self.task_rng = stream(run.config.seed, TASK_STREAM)
         penalty = getattr(self.task, "penalty", None)
@@ -185,6 +188,7 @@ class Trainer:
             "return_mean": float(result.mean.returns.mean()),
             "success_rate": float(result.mean.success.mean()),
             "return_sampled": float(result.sampled.returns.mean()),
+            "mixture_entropy": float(mixture_entropy(mixture, result.contexts[:50], 100, rng).mean()),
             "recent_return": progress.recent_return,
             **progress.counts,
             "nonfinite_returns": self.nonfinite,

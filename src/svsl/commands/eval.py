@@ -41,7 +41,9 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def evaluation(library: SkillLibrary, run: Run | None, contexts: int = 2000) -> dict[str, object]:
+def evaluation(
+    library: SkillLibrary, run: Run | None, contexts: int = 2000, workers: int | None = None
+) -> dict[str, object]:
     """All numbers of a library; a run adds how far it is and how long it took."""
     from svsl.evaluation import evaluate
     from svsl.random import stream
@@ -50,7 +52,7 @@ def evaluation(library: SkillLibrary, run: Run | None, contexts: int = 2000) -> 
     told, metrics = library.metadata, run.read_metrics() if run else []
     seed = int(told.get("seed", 0))
     with numeric_settings():
-        numbers = evaluate(library, task_of(library), stream(seed, EVAL_STREAM), contexts)
+        numbers = evaluate(library, task_of(library, workers), stream(seed, EVAL_STREAM), contexts)
     return {
         "task": told["task"],
         "learner": told.get("learner"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 from svsl.commands.base import Folder, Switch, complain, parse
 from svsl.commands.eval import evaluation, show_evaluation
 from svsl.commands.plot import draw
-from svsl.runs import Run
+from svsl.runs import Run, RunConfig
+from svsl.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,10 @@ class Options:
     """Seconds between checkpoints."""
     workers: int | None = None
     """Threads or processes of a simulated task; default all cores. The result does not depend on it."""
+    backend: Literal["local", "ray"] = "local"
+    """Where episodes run: on this machine, or spread over a Ray cluster."""
+    ray_address: str | None = None
+    """The cluster; default the environment's RAY_ADDRESS, or a Ray of its own on this machine."""
 
 
 def main(args: list[str]) -> int:
@@ -32,15 +40,28 @@ def main(args: list[str]) -> int:
     if run.finished:
         print(f"{run.folder} is finished: nothing to resume", file=sys.stderr)
         return 0
-    return work_on(run, options.quiet, options.checkpoint_s, options.workers)
+    with episodes_on(options.backend, options.ray_address, run.config) as task:
+        return work_on(run, options.quiet, options.checkpoint_s, options.workers, task)
 
 
-def work_on(run: Run, quiet: bool, checkpoint_s: float, workers: int | None) -> int:
+@contextmanager
+def episodes_on(backend: str, ray_address: str | None, config: RunConfig) -> Iterator[Task | None]:
+    """The run's task with its episodes on a Ray cluster; None for a local run, which never imports Ray."""
+    if backend == "local":
+        yield None
+        return
+    from svsl.ray_backend import RayTask, connected
+
+    with connected(ray_address):
+        yield RayTask(config.task, config.task_options)
+
+
+def work_on(run: Run, quiet: bool, checkpoint_s: float, workers: int | None, task: Task | None = None) -> int:
     """Trains a run to its end or to Ctrl-C, then shows its numbers and draws its figures."""
     from svsl.progress import ProgressDisplay
     from svsl.training import Trainer, stop_on_signals
 
-    trainer = Trainer(run, checkpoint_s=checkpoint_s, workers=workers)
+    trainer = Trainer(run, checkpoint_s, workers, task)
     title = f"{run.config.task} seed {run.config.seed}"
     with stop_on_signals() as stop, ProgressDisplay(title, quiet) as display:
         finished = trainer.train(display, stop)

@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import docstring_parser
 import tyro
 
 from svsl.commands.base import Switch, parse
-from svsl.commands.resume import work_on
+from svsl.commands.resume import episodes_on, work_on
 from svsl.errors import SvslError
 from svsl.presets import find_preset
 from svsl.runs import Run, RunConfig
@@ -44,6 +44,10 @@ class Options:
     """Seconds between checkpoints."""
     workers: int | None = None
     """Threads or processes of a simulated task; default all cores. The result does not depend on it."""
+    backend: Literal["local", "ray"] = "local"
+    """Where episodes run: on this machine, or spread over a Ray cluster."""
+    ray_address: str | None = None
+    """The cluster; default the environment's RAY_ADDRESS, or a Ray of its own on this machine."""
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -79,7 +83,8 @@ def main(args: list[str]) -> int:
     config.make_learner(config.make_task())  # an impossible configuration is refused before a folder is made
     file_name = re.sub(r"[^-.\w]+", ".", task)
     folder = run.out or Path("runs") / f"{file_name}-seed{run.seed}"
-    return work_on(Run.create(folder, config, run.overwrite), run.quiet, run.checkpoint_s, run.workers)
+    with episodes_on(run.backend, run.ray_address, config) as evaluated:
+        return work_on(Run.create(folder, config, run.overwrite), run.quiet, run.checkpoint_s, run.workers, evaluated)
 
 
 def _split_task(args: list[str]) -> tuple[str | None, list[str]]:

@@ -1,0 +1,49 @@
+"""Tasks for bad days; each counts its batches, and files in the current directory say how bad the day is."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+
+from svsl import Outcome
+from svsl.gaussians import Array
+from toys import Unimodal
+
+
+class Counts(Unimodal):
+    """Does something at its 20th batch."""
+
+    batches = 0
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        self.batches += 1
+        if self.batches == 20:
+            self.bad_day()
+        return super().evaluate(contexts, parameters, rng)
+
+    def bad_day(self) -> None:
+        """What goes wrong."""
+
+
+class Killed(Counts):
+    """The process is killed, as by a system short of memory, as often as the file `kills` says."""
+
+    def bad_day(self) -> None:
+        left = int(Path("kills").read_text())
+        Path("kills").write_text(str(left - 1))
+        if left > 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FullDisk(Counts):
+    """From then on nothing can be written."""
+
+    def bad_day(self) -> None:
+        def no_space(handle: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        if Path("full").exists():
+            os.fsync = no_space  # type: ignore[assignment]
