@@ -43,6 +43,11 @@ def test_skills_are_those_at_home_with_the_outcome_of_their_means(reacher: Skill
         skills_at(reacher, task, context, stream(0), components=[4])
 
 
+def test_there_is_always_a_skill() -> None:
+    crowd = small_library("planar-reacher", np.tile([5.0, 0.0], (120, 1)), 1.0, np.zeros((120, 10)))
+    assert len(skills_at(crowd, PlanarReacher(), np.array([5.0, 0.0]), stream(0))) == 120
+
+
 def test_a_task_without_modes_and_with_broken_returns_is_listed_too() -> None:
     library = small_library("toys:SometimesNan", np.zeros((6, 2)), 1.0, np.zeros((6, 3)))
     skills = skills_at(library, SometimesNan(), np.zeros(2), stream(0))

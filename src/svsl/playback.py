@@ -96,7 +96,7 @@ def skills_at(
     """The skills of the given components, or of all with a gating probability of at least 0.01, most probable first."""
     gating = library.gating(context)
     if components is None:
-        chosen = np.flatnonzero(gating >= ACTIVE_PROBABILITY)
+        chosen = np.flatnonzero(gating >= min(ACTIVE_PROBABILITY, gating.max()))  # hundreds may share a context
         chosen = chosen[np.argsort(-gating[chosen], kind="stable")]
     else:
         chosen = np.asarray(components, dtype=np.intp)

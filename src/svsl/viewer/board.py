@@ -84,7 +84,9 @@ class Board:
             name, picture, size, size, position=centre, wxyz=turned.wxyz, cast_shadow=False, receive_shadow=False
         )
         self._marked = 0.5 * (library.context_low + library.context_high)
-        self._marker = client.scene.add_icosphere(f"/marker_{dims[0]}", 0.02 * size, color=(238, 0, 0))
+        self._marker = client.scene.add_icosphere(
+            f"/marker_{dims[0]}", 0.02 * size, color=(238, 0, 0), cast_shadow=False
+        )
 
         def clicked(event: viser.SceneNodePointerEvent[viser.ImageHandle]) -> None:
             on_choose(self.dims, self.context_on_ray(np.array(event.ray_origin), np.array(event.ray_direction)))

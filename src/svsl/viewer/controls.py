@@ -104,7 +104,7 @@ class Controls:
         for slider, value in zip(self.sliders, context, strict=True):
             slider.value = float(value)  # type: ignore[misc]  # viser's base class hides the setter
 
-    def show_skills(self, skills: Sequence[PlayableSkill], selected: int | None) -> None:
+    def show_skills(self, skills: Sequence[PlayableSkill], selected: int) -> None:
         """Lists skills, one button each, and points at the selected one."""
         while len(self._buttons) < len(skills):
             self._add_skill_button(len(self._buttons))
@@ -117,7 +117,7 @@ class Controls:
             numbers = f"{skill.component}  ·  {skill.probability:.0%}  ·  {skill.returned:.2f}"
             button.label = f"{pointer}{numbers}  ·  {verdict}"
             button.color = rgb(plots.component_color(skill.component))
-        self.message.content = "component · probability · return · solved? how?" if skills else "nobody is at home"
+        self.message.content = "component · probability · return · solved? how?"
 
     def _add_skill_button(self, row: int) -> None:
         with self._list:

@@ -50,7 +50,7 @@ class Session:
         self._computed: Array | None = None
         self.skills: list[PlayableSkill] = []
         self.motions: dict[int, Motion] = {}
-        self.selected: int | None = None
+        self.selected = -1  # none yet
         self.queue: list[int] = []
         self.playing, self.time_s = True, 0.0
         self._drawn: tuple[Motion, int] | None = None
@@ -120,7 +120,7 @@ class Session:
     def play_or_pause(self) -> None:
         """Stops, goes on, or starts again at the end."""
         with self.lock:
-            shown = self.motions.get(-1 if self.selected is None else self.selected)
+            shown = self.motions.get(self.selected)
             if not self.playing and shown is not None and self.time_s >= shown.duration_s:
                 self.time_s = 0.0
             self._set_playing(not self.playing)
@@ -134,7 +134,7 @@ class Session:
     def sample(self, count: int) -> None:
         """Asks for draws around the selected component's mean."""
         with self.lock:
-            if self.selected is not None:
+            if self.skills:
                 self.worker.ask(_Request(self.context, self.selected, int(np.clip(count, 1, 50))))
 
     def _start(self, component: int) -> None:
@@ -170,11 +170,7 @@ class Session:
                 self.client.scene.remove_by_name(name)
             if self.stage is not None:
                 self.stage.choose(context)
-            if skills:
-                self._start(skills[0].component)
-            else:
-                self.selected = None
-                self.controls.show_skills(skills, None)
+            self._start(skills[0].component)
 
     def _simulate_motions(self, context: Array) -> None:
         for skill in self.skills:
@@ -231,8 +227,8 @@ class Session:
 
     def _advance(self, elapsed_s: float) -> None:
         """Moves the playback on and draws what has changed."""
-        shown = self.motions.get(-1 if self.selected is None else self.selected)
-        if shown is None or self.stage is None or self.selected is None:
+        shown = self.motions.get(self.selected)
+        if shown is None or self.stage is None:
             return
         if self.playing:
             self.time_s += elapsed_s * self.controls.speed_factor
