@@ -88,10 +88,11 @@ class Board:
             f"/marker_{dims[0]}", 0.02 * size, color=(238, 0, 0), cast_shadow=False
         )
 
-        def clicked(event: viser.SceneNodePointerEvent[viser.ImageHandle]) -> None:
+        # asynchronous: in the order in which they come, which viser's pool of threads does not promise
+        async def clicked(event: viser.SceneNodePointerEvent[viser.ImageHandle]) -> None:
             on_choose(self.dims, self.context_on_ray(np.array(event.ray_origin), np.array(event.ray_direction)))
 
-        def dragged(event: viser.SceneNodeDragEvent[viser.ImageHandle]) -> None:
+        async def dragged(event: viser.SceneNodeDragEvent[viser.ImageHandle]) -> None:
             eye = np.asarray(event.client.camera.position)
             on_choose(self.dims, self.context_on_ray(eye, np.array(event.end_position) - eye))
 

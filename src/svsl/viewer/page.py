@@ -57,6 +57,7 @@ class Page:
         warnings.filterwarnings("ignore", "Queued a .* on a closed connection", UserWarning)
         self.library, self.make_task = library, make_task
         self.maps: dict[Dims, Array] = {}
+        self._map_state = ("Compute success map", False)  # the button's text, and whether it is disabled
         self._sessions: dict[int, Session] = {}
         self._computing = threading.Lock()
         name = library.metadata.get("task", "skill library")
@@ -89,7 +90,7 @@ class Page:
         """Computes the success maps, once for all tabs, on a task of its own."""
         if self.maps or not self._computing.acquire(blocking=False):
             return
-        self._tell_about_map("computing the success map ...", disabled=True)
+        self._show_map_state("computing the success map ...", disabled=True)
         threading.Thread(target=self._compute_maps, daemon=True).start()
 
     def _compute_maps(self) -> None:
@@ -101,18 +102,23 @@ class Page:
                     self.maps[dims] = success_map(self.library, task, (dims[0], dims[1]), _MAP_CELLS, rng, repeats)
                     for session in list(self._sessions.values()):
                         session.draw_maps()
-            self._tell_about_map("Success map computed", disabled=True)
+            self._show_map_state("Success map computed", disabled=True)
         except Exception as error:  # the task may be a user's own
-            self._tell_about_map(f"failed: {type(error).__name__}: {error}"[:80], disabled=False)
+            self._show_map_state(f"failed: {type(error).__name__}: {error}"[:80], disabled=False)
         finally:
             self._computing.release()
 
-    def _tell_about_map(self, text: str, disabled: bool) -> None:
+    def _show_map_state(self, text: str, disabled: bool) -> None:
+        self._map_state = (text, disabled)
         for session in list(self._sessions.values()):
-            session.controls.map_button.label, session.controls.map_button.disabled = text, disabled
+            session.controls.map_button.label, session.controls.map_button.disabled = self._map_state
 
     def _connect(self, client: viser.ClientHandle) -> None:
-        self._sessions[client.client_id] = Session(self, client)
+        session = Session(self, client)
+        button = session.controls.map_button
+        button.label, button.disabled = self._map_state
+        button.visible = self.library.context_dim > 1
+        self._sessions[client.client_id] = session
 
     def _disconnect(self, client: viser.ClientHandle) -> None:
         session = self._sessions.pop(client.client_id, None)

@@ -128,7 +128,7 @@ class Session:
     def scrub(self, time_s: float) -> None:
         """Shows a moment."""
         with self.lock:
-            self.queue, self.time_s = [], max(time_s, 0.0)
+            self.queue, self.time_s = [], max(0.0, time_s)  # in this order also for NaN
             self._set_playing(False)
 
     def sample(self, count: int) -> None:
