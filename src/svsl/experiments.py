@@ -259,7 +259,8 @@ def _scaled(settings: LearnerConfig, scale: float, power: float) -> LearnerConfi
     changes: dict[str, Any] = {}
     for name in {f.name for f in fields(settings)} & {"components", "iterations", "episodes"}:
         changes[name] = shrunk(getattr(settings, name), scale, name, 1.0 if name == "components" else power)
-    if isinstance(settings, LaDiPSConfig) and settings.components > 1:  # the same share of what so many can reach
+    if isinstance(settings, LaDiPSConfig) and settings.gating_entropy is not None and settings.components > 1:
+        # the same share of what so many options can reach
         share = math.log(changes["components"]) / math.log(settings.components)
         changes["gating_entropy"] = settings.gating_entropy * share
     return replace(settings, **changes)
