@@ -172,10 +172,10 @@ def test_a_network_that_becomes_nan_stops_the_run(tmp_path: Path) -> None:
 
 def test_it_learns(tmp_path: Path) -> None:
     settings = PPOConfig(
-        episodes=160, rollout_steps=4000, environments=20, batch=50, epochs=10, learning_rate=1e-3, test_every=1
+        episodes=240, rollout_steps=4000, environments=20, batch=50, epochs=10, learning_rate=3e-3, test_every=6
     )
-    rows = train(tmp_path / "run", config("last10", settings=settings)).read_metrics()
-    assert [row["episodes"] for row in rows] == list(range(20, 161, 20))
+    rows = train(tmp_path / "run", replace(config("last10", settings=settings), test_contexts=50)).read_metrics()
+    assert [row["episodes"] for row in rows] == [120, 240]
     # noise in the actions costs most at first: it must become less, and the return better for it
     assert rows[-1]["action_std"] < rows[0]["action_std"] - 0.05
     assert rows[-1]["return_sampled"] > rows[0]["return_sampled"] + 10

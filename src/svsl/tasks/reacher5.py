@@ -109,6 +109,7 @@ class Reacher5(SimulatedTask):
             "effort": running_sum(sum_squares(actions)),
             "final_speed": np.sqrt(sum_squares(velocities[:, -1])),
             "diverged": failed,
+            "steps": np.full(len(states), STEPS),
             "mode": np.where(joints[:, -1, 0] < START[0], "clockwise", "counterclockwise"),
             "path": path.reshape(len(path), path[0].size if len(path) else 100) / PATH_UNIT,
         }
