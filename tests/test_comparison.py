@@ -150,13 +150,13 @@ def test_an_evaluation_is_made_once_for_each_library(monkeypatch: pytest.MonkeyP
     assert numbers["return_mean"] != run.read_metrics()[-1]["return_mean"], "the evaluation's, not the last test's"
     assert numbers["nonfinite_returns"] == 0
     calls = []
-    real = eval_command.evaluation
+    real = eval_command.evaluate_run
 
     def counted(*args: object) -> dict[str, object]:
         calls.append(args)
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(comparison, "evaluation", counted)
+    monkeypatch.setattr(comparison, "evaluate_run", counted)
     assert run_numbers(run, 50) == numbers
     assert calls == []
     run_numbers(run, 60)

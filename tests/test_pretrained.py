@@ -19,7 +19,8 @@ CONTEXTS = 100
 
 
 def test_there_is_one_for_every_task() -> None:
-    assert pretrained_names() == sorted(REGISTRY)
+    # the 5-link reacher is three tasks, one a reward, and is there to compare learners
+    assert pretrained_names() == sorted(set(REGISTRY) - {"reacher5"})
     with pytest.raises(SvslError, match="no library is shipped for 'golf'; shipped: beer-pong"):
         load_pretrained("golf")
 

@@ -7,7 +7,7 @@ from math import exp
 import numpy as np
 import pytest
 
-from svsl.primitives import radial_bases, strike, throw
+from svsl.primitives import radial_bases, reach, strike, throw
 from svsl.random import stream
 
 DT_S = 0.005
@@ -150,3 +150,26 @@ def test_a_strike_does_not_depend_on_its_batch() -> None:
         for length in (100, 600, 777):
             alone = strike(weights[row : row + 1], durations[row : row + 1], length, 0.002)[0]
             np.testing.assert_array_equal(together[row, :length], alone[:600])
+
+
+def test_a_reach_is_its_formula() -> None:
+    weights = stream(8).standard_normal((2, 5, 3))
+    position, _ = reach(weights, 200, 0.02)
+    for k in (0, 1, 9, 60, 199):
+        activation = [exp(-((k / 200 - c) ** 2) / (2 * 0.25**2)) for c in (0.0, 0.5, 1.0)]
+        fade = 1 - exp(-0.5 * (0.02 * k / 0.2) ** 2)
+        for row in range(2):
+            for joint in range(5):
+                mix = sum(activation[b] * weights[row, joint, b] for b in range(3)) / sum(activation)
+                assert position[row, k, joint] == pytest.approx(fade * mix, abs=1e-14)
+
+
+def test_a_reach_leaves_at_rest_and_slows_down_to_its_last_weight() -> None:
+    weights = stream(9).standard_normal((4, 5, 5))
+    position, velocity = reach(weights, 4000, 0.001)
+    np.testing.assert_array_equal(position[:, 0], 0)
+    np.testing.assert_array_equal(velocity[:, 0], 0)
+    np.testing.assert_allclose(velocity[:, 1:-1], (position[:, 2:] - position[:, :-2]) / 0.002, atol=1e-4)
+    assert np.abs(velocity).max() > 1
+    wanted = 0.8805 * weights[..., -1] + 0.1192 * weights[..., -2]  # exp(-2) of the one before it is left
+    np.testing.assert_allclose(position[:, -1], wanted, atol=0.01)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from svsl import __version__
-from svsl.commands.eval import evaluation
+from svsl.commands.eval import evaluate_run
 from svsl.errors import SvslError
 from svsl.files import write_bytes
 from svsl.gaussians import Array
@@ -140,7 +140,7 @@ def run_numbers(run: Run, contexts: int = 2000, workers: int | None = None) -> d
     """
     rows = run.read_metrics()
     numbers: dict[str, float | None] = dict(rows[-1]) if rows else {}
-    source = run.library_path if run.finished else run.checkpoint_path
+    source = run.product_path if run.finished else run.checkpoint_path
     if not source.exists():
         return numbers
     made_for = {
@@ -150,12 +150,11 @@ def run_numbers(run: Run, contexts: int = 2000, workers: int | None = None) -> d
     result = _kept(kept, made_for)
     if result is None:
         try:
-            library = run.load_library()
+            result = evaluate_run(run, contexts, workers)
         except SvslError:
             if run.finished:
                 raise
             return numbers  # nothing was trained yet when the checkpoint was made
-        result = evaluation(library, run, contexts, workers)
         write_bytes(kept, (json.dumps({"made_for": made_for, "evaluation": result}, indent=2) + "\n").encode())
     flat = {**result, **(d if isinstance(d := result.get("diagnostics"), dict) else {})}
     named = {name: value for name, value in flat.items() if name not in ("seed", "finished")}

@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from svsl.evaluation import uniform_contexts
 from svsl.gaussians import Array
 from svsl.tasks import Task, make_task
 
@@ -20,6 +21,7 @@ NAMES = {
     "svsl/PlanarReacher-v0": "planar-reacher",
     "svsl/BeerPong-v0": "beer-pong",
     "svsl/TableTennis-v0": "table-tennis",
+    "svsl/Reacher5Skill-v0": "reacher5",  # svsl/Reacher5-v0 is its step-based form
 }
 ACTION_STDS = (
     10.0  # half the width of the action space: far beyond where skills are found, but finite as others need it
@@ -64,7 +66,7 @@ class TaskEnv(gymnasium.Env[Array, Array]):
         super().reset(seed=seed)
         wanted = (options or {}).get("context")
         if wanted is None:
-            self._context = self.np_random.uniform(self.task.context_low, self.task.context_high)
+            self._context = uniform_contexts(self.task, 1, self.np_random)[0]
         else:
             self._context = np.asarray(wanted, dtype=np.float64)
             if self._context.shape != self.observation_space.shape:

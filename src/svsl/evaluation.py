@@ -33,9 +33,18 @@ class Execution:
 
 
 def uniform_contexts(task: Task, count: int, rng: np.random.Generator) -> Array:
-    """Contexts drawn uniformly from the task's box."""
+    """Contexts drawn uniformly from the task's box, or from that part of it which the task calls valid."""
     low, high = np.asarray(task.context_low, dtype=np.float64), np.asarray(task.context_high, dtype=np.float64)
-    return rng.uniform(low, high, (count, len(low)))
+    contexts = rng.uniform(low, high, (count, len(low)))
+    while not (valid := valid_contexts(task, contexts)).all():
+        contexts[~valid] = rng.uniform(low, high, (int((~valid).sum()), len(low)))
+    return contexts
+
+
+def valid_contexts(task: Task, contexts: Array) -> BoolArray:
+    """Which contexts `(n, dc)` of the box the task is about: all, unless it has `valid_contexts`."""
+    valid = getattr(task, "valid_contexts", None)
+    return np.ones(len(contexts), dtype=bool) if valid is None else np.asarray(valid(contexts), dtype=bool)
 
 
 def finite_outcome(outcome: Outcome, penalty: float | None) -> Outcome:
@@ -83,7 +92,7 @@ def success_map(
 
     In each cell every component with a gating probability of at least 0.01 is run once and counts with that
     probability: the expectation that the paper estimates from 100 draws. Further context dimensions are drawn
-    uniformly, `repeats` times.
+    uniformly, `repeats` times. NaN where no context is valid.
     """
     low, high = np.asarray(task.context_low), np.asarray(task.context_high)
     centres = (np.arange(cells) + 0.5) / cells
@@ -97,7 +106,9 @@ def success_map(
     rows, components = np.nonzero(gating)
     success = task.evaluate(contexts[rows], library.mixture.component_means(contexts[rows], components), rng).success
     expected = np.bincount(rows, weights=gating[rows, components] * np.asarray(success), minlength=len(contexts))
-    return expected.reshape(repeats, cells, cells).mean(axis=0)
+    valid = valid_contexts(task, contexts).reshape(repeats, cells, cells)
+    total = np.where(valid, expected.reshape(repeats, cells, cells), 0.0).sum(axis=0)
+    return np.where(valid.any(axis=0), total / np.maximum(valid.sum(axis=0), 1), np.nan)
 
 
 @dataclass(frozen=True)

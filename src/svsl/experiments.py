@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from svsl.errors import SvslError
+from svsl.learners.ladips import LaDiPSConfig
 from svsl.learners.svsl import SVSL, SVSLConfig
 from svsl.presets import LearnerConfig, find_preset
 from svsl.runs import RunConfig
@@ -258,9 +259,10 @@ def _scaled(settings: LearnerConfig, scale: float, power: float) -> LearnerConfi
     changes: dict[str, Any] = {}
     for name in {f.name for f in fields(settings)} & {"components", "iterations", "episodes"}:
         changes[name] = shrunk(getattr(settings, name), scale, name, 1.0 if name == "components" else power)
-    entropy = getattr(settings, "gating_entropy", None)
-    if entropy is not None and settings.components > 1:  # LaDiPS: the same share of what so many options can reach
-        changes["gating_entropy"] = entropy * (math.log(changes["components"]) / math.log(settings.components))
+    if isinstance(settings, LaDiPSConfig) and settings.gating_entropy is not None and settings.components > 1:
+        # the same share of what so many options can reach
+        share = math.log(changes["components"]) / math.log(settings.components)
+        changes["gating_entropy"] = settings.gating_entropy * share
     return replace(settings, **changes)
 
 

@@ -25,9 +25,11 @@ from svsl.library import SkillLibrary
 from svsl.playback import PlayableSkill, motion, versatile_context
 from svsl.random import stream
 from svsl.runs import PLOT_STREAM, MetricsRow, Run
+from svsl.simulation.reacher import LINKS, arm_points
 from svsl.simulation.rendering import SceneRenderer
 from svsl.tasks import Task
 from svsl.tasks.planar_reacher import PlanarReacher
+from svsl.tasks.reacher5 import Reacher5
 from svsl.tasks.simulated import SimulatedTask
 
 # Paul Tol's "muted" scheme: distinct for every kind of colour vision
@@ -48,23 +50,33 @@ def component_color(component: int) -> tuple[float, float, float]:
 
 def plot_run(run: Run) -> list[Path]:
     """Draws every figure that fits the run's task and returns their paths."""
+    metrics = run.read_metrics()
+    figures = {"learning": learning_figure(metrics, run.config.step_based)} if metrics else {}
+    if not run.config.step_based:
+        figures |= library_figures(run)
+    if not figures:
+        raise SvslError(f"{run.folder} has nothing to draw yet; svsl resume {run.folder} continues it")
+    return [save_figure(figure, run.figures / f"{name}.png") for name, figure in figures.items()]
+
+
+def library_figures(run: Run) -> dict[str, Figure]:
+    """The figures of a run's library, by name."""
     library, task = run.load_library(), run.config.make_task()
     figures = {"contexts": contexts_figure(library, task, run.config.seed)}
-    metrics = run.read_metrics()
-    if metrics:
-        figures["learning"] = learning_figure(metrics)
     if library.context_dim > 1:
         figures["success"] = success_figure(library, task, run.config.seed)
-    if isinstance(task, SimulatedTask):
+    if isinstance(task, Reacher5):
+        figures["reaches"] = reaches_figure(library, task, run.config.seed)
+    elif isinstance(task, SimulatedTask):
         figures["ball"] = ball_figure(library, task, run.config.seed)
     if isinstance(task, PlanarReacher):
         figures["postures"] = postures_figure(library, task, run.config.seed)
-    if isinstance(task, SimulatedTask):
+    if isinstance(task, SimulatedTask) and not isinstance(task, Reacher5):
         try:
             figures["snapshots"] = snapshots_figure(library, task, run.config.seed)
         except SvslError as error:  # no OpenGL here: the other figures do without
             print(f"no snapshots: {error}", file=sys.stderr)
-    return [save_figure(figure, run.figures / f"{name}.png") for name, figure in figures.items()]
+    return figures
 
 
 def plot_comparison(runs: Sequence[Run], path: Path) -> Path:
@@ -196,7 +208,7 @@ def draw_success_map(axes: Axes, image: Array, low: Array, high: Array, colors: 
     extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
     picture = axes.imshow(image, origin="lower", extent=extent, vmin=0, vmax=1, cmap=colors, aspect="auto")
     axes.figure.colorbar(picture, ax=axes, label="success rate")
-    axes.set_title(f"mean success {image.mean():.1%}", fontsize=10)
+    axes.set_title(f"mean success {np.nanmean(image):.1%}", fontsize=10)
 
 
 # ---- simulated balls ------------------------------------------------------------------------------------------------
@@ -258,23 +270,51 @@ def draw_snapshots(row: Sequence[Axes], renderer: SceneRenderer, context: Array,
     row[0].set_title(skill.caption, fontsize=9, loc="left")
 
 
+# ---- 5-link reacher --------------------------------------------------------------------------------------------------
+
+
+def reaches_figure(library: SkillLibrary, task: Reacher5, seed: int = 0) -> Figure:
+    """The movements of the components at home in each of four contexts."""
+    figure = Figure(figsize=(10, 8), layout="constrained")
+    contexts = uniform_contexts(task, 4, stream(seed, PLOT_STREAM, 4))
+    for axes, context in zip(figure.subplots(2, 2).ravel(), contexts, strict=True):
+        draw_reaches(axes, library, task, context)
+    return figure
+
+
+def draw_reaches(axes: Axes, library: SkillLibrary, task: Reacher5, context: Array) -> None:
+    """Path of the tip and last posture of every component with a gating probability of at least 0.01."""
+    shown = list(map(int, np.flatnonzero(library.gating(context) >= ACTIVE_PROBABILITY)))
+    for k in shown:
+        path = task.trajectory(context, library.mean(context, k))
+        axes.plot(*path.ball[:, :2].T, ":", color=component_color(k), lw=1.0)
+        axes.plot(*arm_points(path.states[-1, 1 : 1 + LINKS]).T, "-o", color=component_color(k), ms=2.5, lw=1.6)
+    axes.plot(*context, "o", color="#EE0000", ms=9, zorder=3)
+    axes.plot(0, 0, "s", color="black", ms=7, zorder=4)
+    axes.set_xlim(-0.55, 0.55)
+    axes.set_ylim(-0.55, 0.55)
+    axes.set_aspect("equal")
+    axes.set_title(f"goal ({context[0]:.2f}, {context[1]:.2f}): {len(shown)} components", fontsize=10)
+
+
 # ---- learning curves ------------------------------------------------------------------------------------------------
 
 
-def learning_figure(metrics: Sequence[MetricsRow]) -> Figure:
+def learning_figure(metrics: Sequence[MetricsRow], step_based: bool = False) -> Figure:
     """Return and success over episodes."""
+    means, drawn = ("mean actions", "drawn actions") if step_based else ("component means", "sampled parameters")
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     episodes = np.array([row["episodes"] for row in metrics]) / 1e6
-    draw_curve(left, episodes, metrics, "return_mean", "component means", _HUES[0])
-    draw_curve(left, episodes, metrics, "return_sampled", "sampled parameters", _HUES[6])
+    draw_curve(left, episodes, metrics, "return_mean", means, _HUES[0])
+    draw_curve(left, episodes, metrics, "return_sampled", drawn, _HUES[6])
     # the first components know little of the box: their returns would flatten everything that follows
     values = np.array([[row["return_mean"], row["return_sampled"]] for row in metrics], dtype=np.float64)
     floor, top = np.nanquantile(values, 0.2), np.nanmax(values)
     left.set_ylim(floor - 0.1 * (top - floor) - 1e-9, top + 0.15 * (top - floor) + 1e-9)
     left.set_ylabel("return on fresh contexts")
     left.legend(loc="lower right")
-    draw_curve(right, episodes, metrics, "success_rate", "component means", _HUES[0])
+    draw_curve(right, episodes, metrics, "success_rate", means, _HUES[0])
     right.set_ylim(0, 1.02)
     right.set_ylabel("success rate")
     return figure

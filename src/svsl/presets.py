@@ -13,15 +13,17 @@ from svsl.errors import SvslError
 from svsl.learners.base import Learner, SearchSpace
 from svsl.learners.hireps import HiREPS, HiREPSConfig
 from svsl.learners.ladips import LaDiPS, LaDiPSConfig
+from svsl.learners.ppo_config import PPOConfig
 from svsl.learners.svsl import SVSL, SVSLConfig
 
-LearnerConfig = SVSLConfig | HiREPSConfig | LaDiPSConfig
+LearnerConfig = SVSLConfig | HiREPSConfig | LaDiPSConfig | PPOConfig
 
 LEARNERS: dict[str, tuple[type[LearnerConfig], Callable[[Any, SearchSpace, np.random.Generator], Learner]]] = {
     "svsl": (SVSLConfig, SVSL),
     "hireps": (HiREPSConfig, HiREPS),
     "ladips": (LaDiPSConfig, LaDiPS),
 }
+STEP_LEARNERS: dict[str, type[LearnerConfig]] = {"ppo": PPOConfig}  # they act step by step and learn no library
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,20 @@ _TABLE_TENNIS = SVSLConfig(
     context_scale=(1.0, 1.0, 1.0, 1.0),
 )
 
-# by task and learner; the first of each is the default
+_REACHER5 = SVSLConfig(
+    components=40,
+    iterations=250,
+    alpha=1e-6,
+    beta=15.0,
+    beta_weight=15.0,
+    min_weight=1e-5,
+    # not in the paper; a surrogate on three episodes a feature is far less noisy than on one and a half
+    expert_batch=60,
+    buffer=513,
+    draw_together=True,
+)
+
+# by task and learner; the first of each that agrees with the task's options is the default
 PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     ("planar-reacher", "svsl"): {"paper": Preset(_PLANAR_REACHER)},
     ("planar-reacher", "hireps"): {
@@ -114,21 +129,48 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
             replace(_TABLE_TENNIS, expert_batch=26, buffer=1134, reject_outside=True), {"distance": "plain"}
         ),
     },
+    ("reacher5", "svsl"): {
+        "dense": Preset(_REACHER5, {"reward": "dense"}),
+        "last10": Preset(replace(_REACHER5, alpha=0.01, beta=1.0, beta_weight=2.5), {"reward": "last10"}),
+        "last2": Preset(
+            replace(_REACHER5, alpha=1.0, beta=25.0, beta_weight=25.0, iterations=800), {"reward": "last2"}
+        ),
+    },
 }
 
 
-def find_preset(task: str, learner: str = "svsl", name: str | None = None) -> Preset:
+def config_type(learner: str) -> type[LearnerConfig]:
+    """The class of a learner's settings.
+
+    Raises:
+        SvslError: If there is no such learner.
+    """
+    known = {name: kind for name, (kind, _) in LEARNERS.items()} | STEP_LEARNERS
+    if learner not in known:
+        raise SvslError(f"unknown learner {learner!r}; known learners: {', '.join(known)}")
+    return known[learner]
+
+
+def find_preset(
+    task: str, learner: str = "svsl", name: str | None = None, task_options: Mapping[str, object] | None = None
+) -> Preset:
     """Settings of a learner for a task; general defaults where the task has none of its own.
+
+    Args:
+        task: Name of the task.
+        learner: Name of the learner.
+        name: Of the preset; without it, the first that agrees with `task_options`, or simply the first.
+        task_options: Options of the task that are already decided.
 
     Raises:
         SvslError: If there is no such learner or preset.
     """
-    if learner not in LEARNERS:
-        raise SvslError(f"unknown learner {learner!r}; known learners: {', '.join(LEARNERS)}")
-    presets = PRESETS.get((task, learner), {"default": Preset(LEARNERS[learner][0]())})
+    presets = PRESETS.get((task, learner), {"default": Preset(config_type(learner)())})
     if name is not None and name not in presets:
         raise SvslError(f"unknown preset {name!r}; presets of {learner} for {task}: {', '.join(presets)}")
-    return presets[name or next(iter(presets))]
+    told = task_options or {}
+    fitting = [n for n, p in presets.items() if all(told.get(o, v) == v for o, v in p.task_options.items())]
+    return presets[name or next(iter(fitting or presets))]
 
 
 def make_learner(name: str, config: LearnerConfig, space: SearchSpace, rng: np.random.Generator) -> Learner:

@@ -113,6 +113,31 @@ def _fill_strikes(offsets: Array, weights: Array, durations: Array, time: Array)
         path += np.multiply(glide, (weights[:, joint] * end_slope).sum(axis=1, keepdims=True), out=scratch)
 
 
+def reach(weights: Array, length: int, dt_s: float) -> tuple[Array, Array]:
+    """Offsets from the start posture that leave it at rest and end nearly at rest (5-link reacher).
+
+    `fade(t) sum_b w_b phi_b(t)`: normalised bases with centres from the beginning to the end of the movement, faded in
+    by `1 - exp(-t^2 / 2 s^2)` with s = 0.2 s.
+
+    Args:
+        weights: `(n, j, b)`.
+        length: Number of steps.
+        dt_s: Length of a step.
+
+    Returns:
+        Position and velocity offsets `(n, length, j)`.
+    """
+    duration = length * dt_s
+    time: Array = dt_s * np.arange(length, dtype=np.float64)
+    centres = np.linspace(0.0, 1.0, weights.shape[2])
+    value, slope = radial_bases(time / duration, centres, (0.5 * centres[1]) ** 2)
+    rest = np.exp(-0.5 * (time / _FADE_S) ** 2)[:, None]
+    rate = rest * (time / _FADE_S**2)[:, None]
+    position, velocity = (1 - rest) * value, (1 - rest) * slope / duration + rate * value
+    return _combine(position[None], weights), _combine(velocity[None], weights)
+
+
+_FADE_S = 0.2
 _ROWS_PER_BLOCK = 8  # keeps a block's arrays in the cache
 _REST_S = 2.0
 

@@ -137,7 +137,7 @@ def describe(status: Status) -> str:
     """The status as one line of plain text."""
     p = status.progress
     parts = [
-        f"component {p.component}/{p.components}",
+        *_component(status),
         f"iteration {p.iteration}/{p.iterations}",
         f"{_amount(status.episodes)} episodes ({_amount(status.episodes_per_s)}/s)",
         f"newest {p.recent_return:.3g}",
@@ -156,12 +156,12 @@ def _panel(title: str, status: Status) -> Group:
         Text(title, style="bold"),
         ProgressBar(total=1.0, completed=p.work, width=30),
         f"{p.work:.0%}",
-        f"component {p.component}/{p.components}",
+        *_component(status),
         f"iteration {p.iteration}/{p.iterations}",
     )
     bottom = [
         f"{_amount(status.episodes)} episodes, {_amount(status.episodes_per_s)}/s",
-        f"newest component {p.recent_return:.3g}",
+        f"newest {'component ' if p.components else ''}{p.recent_return:.3g}",
         *_test(status),
         f"elapsed {_duration(status.elapsed_s)}",
         f"remaining {_duration(status.remaining_s)}",
@@ -172,11 +172,18 @@ def _panel(title: str, status: Status) -> Group:
     return Group(*lines)
 
 
+def _component(status: Status) -> list[str]:
+    """A step-based learner has no components."""
+    p = status.progress
+    return [f"component {p.component}/{p.components}"] if p.components else []
+
+
 def _test(status: Status) -> list[str]:
     if status.test is None:
         return []
     row = status.test
-    return [f"test return {row['return_mean']:.3f} (success {row['success_rate']:.0%}, {row['components']} components)"]
+    components = f", {row['components']} components" if "components" in row else ""
+    return [f"test return {row['return_mean']:.3f} (success {row['success_rate']:.0%}{components})"]
 
 
 def _troubles(status: Status) -> list[str]:

@@ -7,7 +7,9 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from svsl.gaussians import Array
 from svsl.learners.base import Arrays, Learner, SearchSpace, below
 from svsl.learners.svsl import SVSL, SVSLConfig
 from svsl.library import SkillLibrary
-from svsl.presets import LEARNERS, LearnerConfig, find_preset, make_learner
+from svsl.presets import STEP_LEARNERS, LearnerConfig, config_type, find_preset, make_learner
 from svsl.pretrained import load_pretrained, pretrained_names
 from svsl.random import stream
 from svsl.tasks import Task, make_task
@@ -79,6 +81,23 @@ class RunConfig:
         rng = stream(self.seed, LEARNER_STREAM, len(base))
         return SVSL(self.settings, space, rng, base.mixture, self.freeze)
 
+    @property
+    def step_based(self) -> bool:
+        """Whether the learner acts step by step and learns a policy instead of a skill library."""
+        return self.learner in STEP_LEARNERS
+
+    def check(self) -> None:
+        """Refuses what cannot be trained.
+
+        Raises:
+            SvslError: If task, learner and settings do not go together, or an extra is not installed.
+        """
+        task = self.make_task()
+        if self.step_based:
+            import_ppo().step_form(task, 1)
+        else:
+            self.make_learner(task)
+
     def to_json(self) -> str:
         """The configuration as JSON text."""
         return json.dumps({"format": FORMAT, "svsl": __version__, **asdict(self)}, indent=2) + "\n"
@@ -87,21 +106,22 @@ class RunConfig:
     def from_json(cls, text: str) -> RunConfig:
         """Reads what `to_json` wrote."""
         data = json.loads(text)
-        config_type = LEARNERS[data["learner"]][0]
+        settings = config_type(data["learner"])
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data["settings"].items()}
-        unknown = set(values) - {f.name for f in fields(config_type)}
+        unknown = set(values) - {f.name for f in fields(settings)}
         if data["format"] != FORMAT or unknown:
             raise SvslError(f"written by svsl {data['svsl']}, which this svsl {__version__} cannot continue")
         own: dict[str, Any] = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        return cls(**own | {"settings": config_type(**values)})
+        return cls(**own | {"settings": settings(**values)})
 
 
 class Run:
     """A run on disk.
 
     Files: `config.json`, `metrics.jsonl` (one row per evaluation), `checkpoint.safetensors` (all a resume needs),
-    `library.safetensors` (written last: the run is finished), `evaluation.json` (numbers of that library), `figures/`,
-    `tensorboard/`; of a run that extends a library also `base.safetensors`, that library.
+    `library.safetensors`, or `policy.safetensors` of a step-based learner (written last: the run is finished),
+    `evaluation.json` (numbers of what was learned), `figures/`, `tensorboard/`; of a run that extends a library also
+    `base.safetensors`, that library.
     """
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
@@ -109,6 +129,7 @@ class Run:
         self.metrics_path, self.figures = folder / "metrics.jsonl", folder / "figures"
         self.checkpoint_path, self.library_path = folder / "checkpoint.safetensors", folder / "library.safetensors"
         self.base_path = folder / "base.safetensors"
+        self.product_path = folder / "policy.safetensors" if config.step_based else self.library_path
 
     @classmethod
     def create(cls, folder: Path, config: RunConfig, overwrite: bool = False, base: SkillLibrary | None = None) -> Run:
@@ -148,8 +169,8 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether training is over and the library is there."""
-        return self.library_path.exists()
+        """Whether training is over and what it made is there."""
+        return self.product_path.exists()
 
     def make_learner(self, task: Task) -> Learner:
         """The run's learner, at its start."""
@@ -209,8 +230,10 @@ class Run:
         """The finished library, or what the checkpoint of an unfinished run already knows.
 
         Raises:
-            SvslError: If no component is trained yet.
+            SvslError: If no component is trained yet, or the learner makes no library.
         """
+        if self.config.step_based:
+            raise SvslError(f"{self.folder} holds a policy of {self.config.learner}, not a skill library")
         if self.finished:
             return SkillLibrary.load(self.library_path)
         checkpoint = self.load_checkpoint()
@@ -245,13 +268,26 @@ class Run:
 
     def _delete(self) -> None:
         """Removes a run's own files, the finishing mark first, and nothing else."""
-        for path in (self.library_path, self.checkpoint_path, self.metrics_path, self.base_path):
+        products = (self.library_path, self.folder / "policy.safetensors")
+        for path in (*products, self.checkpoint_path, self.metrics_path, self.base_path):
             path.unlink(missing_ok=True)
         for name in ("evaluation.json", "log.txt", ".progress.json"):
             (self.folder / name).unlink(missing_ok=True)
         for folder in (self.figures, self.folder / "tensorboard"):
             if folder.exists():
                 shutil.rmtree(folder)
+
+
+def import_ppo() -> ModuleType:
+    """The module `svsl.ppo`, the only one that needs PyTorch.
+
+    Raises:
+        SvslError: If the extra is not installed.
+    """
+    try:
+        return import_module("svsl.ppo")
+    except ModuleNotFoundError as error:
+        raise SvslError(f"PPO needs {error.name}: pip install 'svsl[ppo]'") from None
 
 
 def open_library(where: str) -> tuple[SkillLibrary, Run | None]:

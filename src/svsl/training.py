@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -20,7 +21,7 @@ from svsl.evaluation import execute, mixture_entropy
 from svsl.gaussians import Array
 from svsl.learners.base import Learner, Progress, above
 from svsl.random import rng_from_array, rng_to_array, stream
-from svsl.runs import TASK_STREAM, TEST_STREAM, MetricsRow, Run
+from svsl.runs import TASK_STREAM, TEST_STREAM, MetricsRow, Run, import_ppo
 from svsl.tasks import Task
 from svsl.tensorboard import TensorBoardWriter
 
@@ -81,14 +82,8 @@ class Trainer:
 
     def train(self, report: Callable[[Status], None], stop: Callable[[], bool] = lambda: False) -> bool:
         """Trains until the library is written or `stop` says so; returns whether it is finished."""
-        with numeric_settings(), self.run.lock():
-            try:
-                return self._train(report, stop)
-            except OSError as error:
-                raise SvslError(
-                    f"cannot write to {self.run.folder} ({error.strerror}); the last checkpoint is whole: make room, "
-                    f"then svsl resume {self.run.folder}"
-                ) from None
+        with working_on(self.run):
+            return self._train(report, stop)
 
     def _train(self, report: Callable[[Status], None], stop: Callable[[], bool]) -> bool:
         self.run.truncate_metrics(self.rows)
@@ -220,6 +215,43 @@ class Trainer:
         self.nonfinite, self.rows = int(counters["nonfinite"]), int(counters["rows"])
         self.flagged = dict(counters["flagged"])
         self.worst_return, self.elapsed_s = float(counters["worst_return"]), float(counters["elapsed_s"])
+
+
+class AnyTrainer(Protocol):
+    """What works on a run, whatever the learner."""
+
+    def train(self, report: Callable[[Status], None], stop: Callable[[], bool] = ...) -> bool:
+        """Trains until the run is finished or `stop` says so; returns whether it is finished."""
+        ...
+
+
+def make_trainer(
+    run: Run, checkpoint_s: float = 10.0, workers: int | None = None, task: Task | None = None
+) -> AnyTrainer:
+    """The trainer of the run's learner; the arguments are those of `Trainer`.
+
+    Raises:
+        SvslError: If a step-based learner shall run its episodes elsewhere.
+    """
+    if not run.config.step_based:
+        return Trainer(run, checkpoint_s, workers, task)
+    if task is not None:
+        raise SvslError(f"{run.config.learner} acts step by step on this machine; leave out --backend")
+    trainer: AnyTrainer = import_ppo().PPOTrainer(run, checkpoint_s, workers)
+    return trainer
+
+
+@contextmanager
+def working_on(run: Run) -> Iterator[None]:
+    """Locks the run's folder, sets up the numerics, and says what to do when the disk is full."""
+    with numeric_settings(), run.lock():
+        try:
+            yield
+        except OSError as error:
+            raise SvslError(
+                f"cannot write to {run.folder} ({error.strerror}); the last checkpoint is whole: make room, "
+                f"then svsl resume {run.folder}"
+            ) from None
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from svsl.commands.base import complain
 from svsl.comparison import run_numbers
 from svsl.errors import SvslError
 from svsl.runs import Run
-from svsl.training import Status, Trainer, stop_on_signals
+from svsl.training import Status, make_trainer, stop_on_signals
 
 STOPPED = 130  # exit code: not finished, but saved
 _LOCK_WAIT_S = 60.0
@@ -43,7 +43,7 @@ def train_and_evaluate(work: Work, stop: Callable[[], bool]) -> bool:
     if not run.finished:
         with run.lock(_LOCK_WAIT_S):  # a worker lost with its machine may still be dying
             pass
-        trainer = Trainer(run, work.checkpoint_s, work.threads)
+        trainer = make_trainer(run, work.checkpoint_s, work.threads)
         if not trainer.train(lambda status: report(run, status), stop):
             return False
     run_numbers(run, work.contexts, work.threads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -11,12 +12,12 @@ from rich.table import Table
 from svsl.commands.base import Source, Switch, parse
 from svsl.errors import SvslError
 from svsl.library import SkillLibrary
-from svsl.runs import EVAL_STREAM, Run, open_library, task_of
+from svsl.runs import EVAL_STREAM, Run, import_ppo, open_library, task_of
 
 
 @dataclass(frozen=True)
 class Options:
-    """Measure a library: return, success, entropy, coverage."""
+    """Measure a library or a policy: return, success, entropy, coverage."""
 
     source: Source
     """A run folder (the run may still be going on), a library file, or the name of a shipped library."""
@@ -33,12 +34,24 @@ class Options:
 def main(args: list[str]) -> int:
     """Measures the library of a run."""
     options = parse(Options, args, "svsl eval")
-    result = evaluation(*open_library(options.source), options.contexts)
+    run = Path(options.source) / "config.json"
+    if run.is_file():
+        result = evaluate_run(Run.open(run.parent), options.contexts)
+    else:
+        result = evaluation(*open_library(options.source), options.contexts)
     if options.json:
         print(json.dumps(result))
     else:
         show_evaluation(result)
     return 0
+
+
+def evaluate_run(run: Run, contexts: int = 2000, workers: int | None = None) -> dict[str, object]:
+    """All numbers of what a run has learned so far."""
+    if not run.config.step_based:
+        return evaluation(run.load_library(), run, contexts, workers)
+    result: dict[str, object] = import_ppo().evaluation(run, contexts, workers)
+    return result
 
 
 def evaluation(
@@ -68,7 +81,7 @@ def evaluation(
 
 def show_evaluation(result: dict[str, object]) -> None:
     """Prints the numbers as a table."""
-    table = Table(title="Skill library", show_header=False)
+    table = Table(title="Skill library" if "components" in result else "Policy", show_header=False)
     rows = {name: value for name, value in result.items() if not isinstance(value, dict)}
     for group in (value for value in result.values() if isinstance(value, dict)):
         rows |= group

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from svsl.commands.base import Folder, Switch, complain, parse
-from svsl.commands.eval import evaluation, show_evaluation
+from svsl.commands.eval import evaluate_run, show_evaluation
 from svsl.commands.plot import draw
 from svsl.runs import Run, RunConfig
 from svsl.tasks import Task
@@ -59,16 +59,16 @@ def episodes_on(backend: str, ray_address: str | None, config: RunConfig) -> Ite
 def work_on(run: Run, quiet: bool, checkpoint_s: float, workers: int | None, task: Task | None = None) -> int:
     """Trains a run to its end or to Ctrl-C, then shows its numbers and draws its figures."""
     from svsl.progress import ProgressDisplay
-    from svsl.training import Trainer, stop_on_signals
+    from svsl.training import make_trainer, stop_on_signals
 
-    trainer = Trainer(run, checkpoint_s, workers, task)
+    trainer = make_trainer(run, checkpoint_s, workers, task)
     title = f"{run.config.task} seed {run.config.seed}"
     with stop_on_signals() as stop, ProgressDisplay(title, quiet) as display:
         finished = trainer.train(display, stop)
     if not finished:
         return complain(f"stopped and saved; svsl resume {run.folder} goes on", code=130)
     if not quiet:
-        show_evaluation(evaluation(run.load_library(), run))
+        show_evaluation(evaluate_run(run))
         draw(run)
-        print(f"library  {run.library_path}")
+        print(f"{run.product_path.stem:8} {run.product_path}")
     return 0

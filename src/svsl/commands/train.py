@@ -61,7 +61,7 @@ def main(args: list[str]) -> int:
     task, rest = _split_task(args)
     learner = _flag_value(rest, "--learner") or "svsl"
     preset_name = _flag_value(rest, "--preset")
-    preset = find_preset(task or "", learner, preset_name)
+    preset = find_preset(task or "", learner, preset_name, _told(rest))
     settings = preset.settings
     task_options = _task_options(task, preset.task_options) if task else make_dataclass("TaskOptions", [], frozen=True)
     everything = make_dataclass(
@@ -80,7 +80,7 @@ def main(args: list[str]) -> int:
         )
     run: Options = options.run
     config = RunConfig(task, vars(options.task), learner, options.settings, run.seed, run.test_contexts)
-    config.make_learner(config.make_task())  # an impossible configuration is refused before a folder is made
+    config.check()  # an impossible configuration is refused before a folder is made
     file_name = re.sub(r"[^-.\w]+", ".", task)
     folder = run.out or Path("runs") / f"{file_name}-seed{run.seed}"
     with episodes_on(run.backend, run.ray_address, config) as evaluated:
@@ -104,6 +104,12 @@ def _flag_value(args: list[str], flag: str) -> str | None:
         if word == flag and position + 1 < len(args):
             return args[position + 1]
     return None
+
+
+def _told(args: list[str]) -> dict[str, object]:
+    """The values of all flags that are given, by the names of their settings."""
+    flags = {word.partition("=")[0] for word in args if word.startswith("--")}
+    return {flag.removeprefix("--").replace("-", "_"): _flag_value(args, flag) for flag in flags}
 
 
 def _task_options(task: str, defaults: Mapping[str, object]) -> type[Any]:

@@ -17,6 +17,7 @@ REGISTRY = {
     "planar-reacher": "svsl.tasks.planar_reacher:PlanarReacher",
     "beer-pong": "svsl.tasks.beer_pong:BeerPong",
     "table-tennis": "svsl.tasks.table_tennis:TableTennis",
+    "reacher5": "svsl.tasks.reacher5:Reacher5",
 }
 
 _TASK_ATTRIBUTES = ("context_low", "context_high", "parameter_dim", "initial_mean", "initial_cov", "evaluate")

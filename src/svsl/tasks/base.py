@@ -40,7 +40,8 @@ class Task(Protocol):
     A task may also have a float `penalty`: the return given to an episode whose own return is NaN or infinite
     (otherwise the worst finite return seen so far). For the measures of versatility it may put into `info` a `mode`,
     its name for the kind of behaviour, and a `path (n, d)`, what the behaviour looks like, scaled so that a root mean
-    square distance of 1 is a clear difference; or do so in `describe`, called like `evaluate`, if that costs time.
+    square distance of 1 is a clear difference; or do so in `describe`, called like `evaluate`, if that costs time. If
+    only a part of the box is meant, `valid_contexts(contexts)` says which rows are, `(n,)` bool: tests draw from it.
     """
 
     context_low: Array

@@ -1,0 +1,160 @@
+"""The 5-link reacher of the paper's comparison with step-based learning: swing from the left to a goal on the right."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from svsl.errors import SvslError
+from svsl.gaussians import Array, BoolArray, IntArray
+from svsl.primitives import reach
+from svsl.simulation.reacher import KD, KP, LINKS, REACH, START, arm_points, reacher5_model, tip_position
+from svsl.simulation.rollout import diverged
+from svsl.tasks.base import Outcome
+from svsl.tasks.simulated import SimulatedTask, Trajectory, running_sum, scattered
+
+Reward = Literal["dense", "last10", "last2"]
+STEPS = 200
+BASES = 3
+SUCCESS_DISTANCE = 0.05
+PATH_UNIT = 0.1  # metres: joints that far apart are clearly different
+_JOINTS, _VELOCITIES = slice(1, 1 + LINKS), slice(1 + LINKS, 1 + 2 * LINKS)  # of a state: time, qpos, qvel
+
+
+class Reacher5(SimulatedTask):
+    """Bring the tip of a five-link arm to a goal; the context is the goal, the parameters a movement of 4 s.
+
+    The arm starts at rest, stretched out to the left; goals lie in the right half disc of its reach, 0.5 m. The
+    movement is three bases for each of five joints, joint by joint (`svsl.primitives.reach`); servos follow it with
+    actions `a` from -1 to 1 (200 N m). It has 200 steps; the return is the sum of their rewards. With the distance d
+    [m] of the tip to the goal and the joint velocities v [rad/s] after a step t = 0 .. 199:
+
+    - `dense`: `-d - |a|^2`
+    - `last10`: `-|a|^2`, and `-d` from t = 190 on
+    - `last2`: `-|a|^2 - |v|^2`, and from t = 198 on `-500 d - |a|^2 - 1000 |v|^2`
+
+    A goal outside the half disc additionally costs 1000 times the squared distance to it, 50000 times for `last2`.
+    Success: the tip ends within 0.05 m of the goal.
+
+    Args:
+        reward: Which of the three.
+    """
+
+    context_low = np.array([0.0, -REACH])
+    context_high = np.array([REACH, REACH])
+    parameter_dim = LINKS * BASES
+    initial_mean = np.zeros(parameter_dim)
+    initial_cov = 0.25 * np.eye(parameter_dim)
+
+    def __init__(self, reward: Reward = "dense") -> None:
+        if reward not in get_args(Reward):
+            raise SvslError(f"option reward: expected one of {', '.join(get_args(Reward))}, got {reward!r}")
+        super().__init__(
+            reacher5_model("servo"), reacher5_model("servo", looks=False), mujoco.mjtState.mjSTATE_CTRL.value
+        )
+        self.reward: Reward = reward
+        self.context_factor = 50000.0 if reward == "last2" else 1000.0
+        self.penalty = -1000.0 * (100.0 if reward == "last2" else 1.0)
+
+    def valid_contexts(self, contexts: Array) -> BoolArray:
+        """Which goals `(n, 2)` lie in the half disc."""
+        return np.asarray(distance_to_half_disc(contexts) <= 0)
+
+    def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
+        """All states of one episode; the "ball" is the tip. See `SimulatedTask`."""
+        states = start_states(1)[:, None]
+        if parameters is not None and np.isfinite(parameters).all():
+            states, _ = self._simulate(parameters[None])
+        tip = np.zeros((states.shape[1], 3))
+        tip[:, :2] = tip_position(states[0, :, _JOINTS])
+        goal = np.array([*context, self.model.body("goal").pos[2]])
+        return Trajectory(states[0], self.dt_s, tip, goal[None], 0)
+
+    def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
+        """Simulates every episode; a goal outside the half disc is only one that cannot be reached."""
+        count, outside = len(contexts), distance_to_half_disc(contexts)
+        run = np.flatnonzero(np.isfinite(outside) & np.isfinite(parameters).all(axis=1))
+        states, actions = self._simulate(parameters[run])
+        scores = self._score(contexts[run], states, actions)
+        returns = np.full(count, np.nan)
+        returns[run] = scores.pop("returns") - self.context_factor * outside[run] ** 2
+        info: dict[str, NDArray[np.generic]] = {
+            "simulated": np.isin(np.arange(count), run),
+            "invalid_context": ~(outside <= 0),
+        }
+        for name, values in scores.items():
+            info[name] = scattered(values, run, count)
+        with np.errstate(invalid="ignore"):
+            close = np.asarray(info["distance"]) <= SUCCESS_DISTANCE
+        return Outcome(returns, close & (outside <= 0) & ~info["diverged"].astype(bool), info)
+
+    def _simulate(self, parameters: Array) -> tuple[Array, Array]:
+        """States after each step and the actions of each step."""
+        position, velocity = reach(parameters.reshape(-1, LINKS, BASES), STEPS, self.dt_s)
+        return self.simulator.run(start_states(len(parameters)), position + START + (KD / KP) * velocity)
+
+    def _score(self, contexts: Array, states: Array, actions: Array) -> dict[str, Array]:
+        """Returns and diagnostics of simulated movements, by name."""
+        joints, velocities = states[..., _JOINTS], states[..., _VELOCITIES]
+        distance = goal_distance(tip_position(joints), contexts[:, None])
+        rewards = step_rewards(self.reward, np.arange(STEPS), distance, actions, velocities)
+        failed = diverged(states[:, -1], np.full(len(states), STEPS * self.dt_s), self.dt_s)
+        path = arm_points(joints[:, STEPS // 10 - 1 :: STEPS // 10])[:, :, 1:]
+        return {
+            "returns": np.where(failed, self.penalty, running_sum(rewards)),
+            "distance": distance[:, -1],
+            "effort": running_sum(sum_squares(actions)),
+            "final_speed": np.sqrt(sum_squares(velocities[:, -1])),
+            "diverged": failed,
+            "steps": np.full(len(states), STEPS),
+            "mode": np.where(joints[:, -1, 0] < START[0], "clockwise", "counterclockwise"),
+            "path": path.reshape(len(path), path[0].size if len(path) else 100) / PATH_UNIT,
+        }
+
+
+def start_states(count: int) -> Array:
+    """The start of each episode: `(count, 11)`, time, joint angles and velocities."""
+    states = np.zeros((count, 1 + 2 * LINKS))
+    states[:, _JOINTS] = START
+    return states
+
+
+def goal_distance(tip: Array, goals: Array) -> Array:
+    """Distance of tips to goals, `(..., 2)` each."""
+    gap = tip - goals
+    return np.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2)
+
+
+def sum_squares(values: Array) -> Array:
+    """Sum of squares over the joints, the last axis, rounded alike in every batch."""
+    return sum(values[..., joint] ** 2 for joint in range(LINKS))  # type: ignore[return-value]
+
+
+def step_rewards(kind: Reward, time: IntArray, distance: Array, actions: Array, velocities: Array) -> Array:
+    """Rewards of single steps, the paper's three equations.
+
+    Args:
+        kind: Which of them.
+        time: Number of each step from 0, `(...)`.
+        distance: Of the tip to the goal after the step, `(...)`.
+        actions: `(..., 5)`.
+        velocities: After the step, `(..., 5)`.
+    """
+    effort = sum_squares(actions)
+    if kind == "dense":
+        return -distance - effort
+    if kind == "last10":
+        return np.where(time < STEPS - 10, -effort, -distance - effort)
+    motion = sum_squares(velocities)
+    return np.where(time < STEPS - 2, -effort - motion, -500 * distance - effort - 1000 * motion)
+
+
+def distance_to_half_disc(points: Array) -> Array:
+    """Distance of each point `(n, 2)` to the right half disc of the arm's reach; 0 inside."""
+    x, y = points.T
+    right = np.maximum(np.hypot(x, y) - REACH, 0.0)
+    left = np.hypot(x, y - np.clip(y, -REACH, REACH))
+    return np.where(x < 0, left, right)
