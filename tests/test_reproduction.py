@@ -18,6 +18,7 @@ import pytest
 from svsl.cli import main
 from svsl.comparison import run_numbers
 from svsl.experiments import EXPERIMENTS, Arm, Claim, Experiment, arm_config, plan, planned_episodes, seeds_of
+from svsl.learners.hireps import HiREPSConfig
 from svsl.learners.ladips import LaDiPSConfig
 from svsl.learners.svsl import SVSLConfig
 from svsl.presets import find_preset
@@ -75,9 +76,12 @@ def test_full_size_is_the_papers_and_scale_shrinks_by_the_rule() -> None:
     assert isinstance(small.settings, SVSLConfig)
     assert (small.settings.components, small.settings.iterations, small.test_contexts) == (15, 175, 250)
     hireps = arm_config(EXPERIMENTS["ablation"].arms[3], 0.25).settings
+    assert isinstance(hireps, HiREPSConfig)
     assert (hireps.components, hireps.iterations) == (15, 960 // 8)
     whole = plan(EXPERIMENTS["ablation"], 2, 0.25)
     ours, theirs = (whole[arm][1] for arm in EXPERIMENTS["ablation"].arms[2:])
+    assert isinstance(ours.settings, SVSLConfig)
+    assert isinstance(theirs.settings, HiREPSConfig)
     assert (ours.settings.components, ours.settings.iterations, ours.seed) == (15, 350, 1)
     assert (theirs.settings.components, theirs.settings.iterations) == (15, 960 // 4)
     for name in ("baselines", "beer-pong", "table-tennis"):

@@ -253,7 +253,7 @@ def _with_budget(config: RunConfig, episodes: float) -> RunConfig:
     return replace(config, settings=replace(settings, iterations=max(1, round(episodes / settings.batch))))
 
 
-def _scaled(settings: LearnerConfig, scale: float, power: float) -> LearnerConfig:
+def _scaled(settings: Any, scale: float, power: float) -> LearnerConfig:
     power += 0.0 if isinstance(settings, SVSLConfig) else 1.0
     changes: dict[str, Any] = {}
     for name in {f.name for f in fields(settings)} & {"components", "iterations", "episodes"}:
@@ -261,7 +261,8 @@ def _scaled(settings: LearnerConfig, scale: float, power: float) -> LearnerConfi
     entropy = getattr(settings, "gating_entropy", None)
     if entropy is not None and settings.components > 1:  # LaDiPS: the same share of what so many options can reach
         changes["gating_entropy"] = entropy * (math.log(changes["components"]) / math.log(settings.components))
-    return replace(settings, **changes)
+    scaled: LearnerConfig = replace(settings, **changes)
+    return scaled
 
 
 def planned_episodes(config: RunConfig) -> float:
