@@ -178,9 +178,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "step-based": Experiment(
         title="Five-link reacher: svsl against step-based PPO as rewards get sparser",
         arms=tuple(
-            Arm(f"{learner}-{reward}", "reacher5", learner, reward, panel=reward)
+            Arm(f"{learner}-{reward}", "reacher5", learner, preset, task_options={"reward": reward}, panel=reward)
             for reward in ("dense", "last10", "last2")
-            for learner in ("svsl", "ppo")
+            for learner, preset in (("svsl", reward), ("ppo", None))
         ),
         seeds=20,
         claims=(
@@ -254,7 +254,7 @@ def _with_budget(config: RunConfig, episodes: float) -> RunConfig:
     return replace(config, settings=replace(settings, iterations=max(1, round(episodes / settings.batch))))
 
 
-def _scaled(settings: LearnerConfig, scale: float, power: float) -> LearnerConfig:
+def _scaled(settings: Any, scale: float, power: float) -> LearnerConfig:
     power += 0.0 if isinstance(settings, SVSLConfig) else 1.0
     changes: dict[str, Any] = {}
     for name in {f.name for f in fields(settings)} & {"components", "iterations", "episodes"}:
