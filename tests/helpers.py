@@ -1,14 +1,19 @@
-"""Random stacks, mixtures and models that several tests share."""
+"""Random stacks, mixtures and models, and the training of learners, that several tests share."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from hypothesis import settings
 from numpy.typing import NDArray
 
-from svsl import SkillLibrary, make_task
+from svsl import SkillLibrary, Task, make_task
 from svsl.gaussians import Array, LinearGaussian
+from svsl.learners.base import Learner, SearchSpace
 from svsl.mixture import Mixture
+from svsl.random import stream
 from svsl.reference import Component
 from svsl.surrogates import Quadratic
 
@@ -86,3 +91,39 @@ def small_library(task_name: str, context_means: Array, context_std: float, para
     experts = LinearGaussian.build(np.zeros((count, dim, dim_context)), parameters, chol)
     mixture = Mixture(np.log(np.full(count, 1 / count)), contexts, experts)
     return SkillLibrary(mixture, task.context_low, task.context_high, {"task": task_name})
+
+
+def space_of(task: Task) -> SearchSpace:
+    """All a learner knows of a task."""
+    return SearchSpace(task.context_low, task.context_high, task.initial_mean, task.initial_cov)
+
+
+def advance(learner: Learner, task: Task) -> int:
+    """One batch of episodes; returns how many."""
+    episodes = learner.ask()
+    learner.tell(task.evaluate(episodes.contexts, episodes.parameters, stream(9)).returns)
+    return len(episodes.contexts)
+
+
+AnyLearner = TypeVar("AnyLearner", bound=Learner)
+
+
+def trained(learner: AnyLearner, task: Task) -> AnyLearner:
+    """The learner at its end."""
+    while not learner.done:
+        advance(learner, task)
+    return learner
+
+
+def assert_continues_bit_for_bit(make: Callable[[int], Learner], task: Task) -> None:
+    """A learner that moves to a fresh one of another seed before each batch ends as one that never did."""
+    straight, moving = trained(make(4), task), make(4)
+    while not moving.done:
+        state = moving.state()
+        moving = make(77)
+        moving.restore({name: array.copy() for name, array in state.items()})
+        advance(moving, task)
+    expected, got = straight.state(), moving.state()
+    assert expected.keys() == got.keys()
+    for name in expected:
+        np.testing.assert_array_equal(expected[name], got[name], err_msg=name)

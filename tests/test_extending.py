@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers import random_mixture
+import helpers
+from helpers import advance, random_mixture, space_of
 from svsl import SkillLibrary, SvslError, Task
 from svsl.cli import main
-from svsl.learners.base import Arrays, SearchSpace
+from svsl.learners.base import Arrays
 from svsl.learners.svsl import SVSL, SVSLConfig
 from svsl.mixture import Mixture
 from svsl.random import stream
@@ -23,21 +24,8 @@ TINY = SVSLConfig(components=2, iterations=6, finetune_every=3, weight_iteration
 SMALL = ["--components", "2", "--iterations", "8", "--finetune-every", "4", "--min-weight", "0", "--quiet"]
 
 
-def space_of(task: Task) -> SearchSpace:
-    return SearchSpace(task.context_low, task.context_high, task.initial_mean, task.initial_cov)
-
-
-def advance(learner: SVSL, task: Task) -> int:
-    episodes = learner.ask()
-    learner.tell(task.evaluate(episodes.contexts, episodes.parameters, stream(9)).returns)
-    return len(episodes.contexts)
-
-
 def trained(task: Task, config: SVSLConfig, base: Mixture | None = None, freeze: bool = False, seed: int = 0) -> SVSL:
-    learner = SVSL(config, space_of(task), stream(seed), base, freeze)
-    while not learner.done:
-        advance(learner, task)
-    return learner
+    return helpers.trained(SVSL(config, space_of(task), stream(seed), base, freeze), task)
 
 
 def old_arrays(state: Arrays, count: int) -> Arrays:

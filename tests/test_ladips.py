@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+import helpers
+from helpers import advance, space_of
 from svsl import SvslError, Task
 from svsl.cli import main
 from svsl.gaussians import Array, kl_divergence
-from svsl.learners.base import SearchSpace
 from svsl.learners.ladips import LaDiPS, LaDiPSConfig, gating_step
 from svsl.mixture import Mixture, log_normalised
 from svsl.random import stream
@@ -21,20 +22,8 @@ from svsl.surrogates import fit_quadratic
 from toys import Bimodal, Unimodal
 
 
-def space_of(task: Task) -> SearchSpace:
-    return SearchSpace(task.context_low, task.context_high, task.initial_mean, task.initial_cov)
-
-
-def advance(learner: LaDiPS, task: Task) -> None:
-    episodes = learner.ask()
-    learner.tell(task.evaluate(episodes.contexts, episodes.parameters, stream(9)).returns)
-
-
 def trained(task: Task, config: LaDiPSConfig, seed: int = 0) -> LaDiPS:
-    learner = LaDiPS(config, space_of(task), stream(seed))
-    while not learner.done:
-        advance(learner, task)
-    return learner
+    return helpers.trained(LaDiPS(config, space_of(task), stream(seed)), task)
 
 
 def entropy_of(log_gating: Array) -> float:
@@ -194,18 +183,8 @@ def test_the_bimodal_task_is_solved_in_every_context() -> None:
 
 
 def test_every_state_continues_bit_for_bit() -> None:
-    task = Bimodal()
-    config = LaDiPSConfig(components=4, iterations=6, batch=50, history=3)
-    straight = trained(task, config, seed=4)
-    learner = LaDiPS(config, space_of(task), stream(4))
-    while not learner.done:
-        state = learner.state()
-        learner = LaDiPS(config, space_of(task), stream(77))
-        learner.restore({name: array.copy() for name, array in state.items()})
-        advance(learner, task)
-    a, b = straight.state(), learner.state()
-    for name in a:
-        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+    task, config = Bimodal(), LaDiPSConfig(components=4, iterations=6, batch=50, history=3)
+    helpers.assert_continues_bit_for_bit(lambda seed: LaDiPS(config, space_of(task), stream(seed)), task)
 
 
 def test_it_trains_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import helpers
+from helpers import advance, space_of
 from svsl import SvslError, Task
 from svsl.gaussians import Array
 from svsl.learners.base import SearchSpace
@@ -17,21 +19,8 @@ from toys import Bimodal, Unimodal
 TINY = SVSLConfig(components=3, iterations=6, finetune_every=3, weight_iterations=5)
 
 
-def space_of(task: Task) -> SearchSpace:
-    return SearchSpace(task.context_low, task.context_high, task.initial_mean, task.initial_cov)
-
-
-def advance(learner: SVSL, task: Task) -> int:
-    episodes = learner.ask()
-    learner.tell(task.evaluate(episodes.contexts, episodes.parameters, stream(9)).returns)
-    return len(episodes.contexts)
-
-
 def trained(task: Task, config: SVSLConfig, seed: int = 0) -> SVSL:
-    learner = SVSL(config, space_of(task), stream(seed))
-    while not learner.done:
-        advance(learner, task)
-    return learner
+    return helpers.trained(SVSL(config, space_of(task), stream(seed)), task)
 
 
 def test_unimodal_task_is_solved_exactly() -> None:
@@ -190,20 +179,10 @@ def test_rejection_gives_experts_contexts_inside_the_box_only() -> None:
     assert outside > 0
 
 
-def test_every_state_continues_bit_for_bit() -> None:
+@pytest.mark.parametrize("config", [TINY, replace(TINY, reject_outside=True, delete_factor=1.0)])
+def test_every_state_continues_bit_for_bit(config: SVSLConfig) -> None:
     task = Bimodal()
-    for config in (TINY, replace(TINY, reject_outside=True, delete_factor=1.0)):
-        straight = trained(task, config, seed=4)
-        learner = SVSL(config, space_of(task), stream(4))
-        while not learner.done:
-            state = learner.state()
-            learner = SVSL(config, space_of(task), stream(77))  # whatever it was before, it now goes on from the state
-            learner.restore({name: array.copy() for name, array in state.items()})
-            advance(learner, task)
-        a, b = straight.state(), learner.state()
-        assert a.keys() == b.keys()
-        for name in a:
-            np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+    helpers.assert_continues_bit_for_bit(lambda seed: SVSL(config, space_of(task), stream(seed)), task)
 
 
 def test_hopeless_targets_leave_the_component_as_it_was() -> None:
