@@ -178,9 +178,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "step-based": Experiment(
         title="Five-link reacher: svsl against step-based PPO as rewards get sparser",
         arms=tuple(
-            Arm(f"{learner}-{reward}", "reacher5", learner, reward, panel=reward)
+            Arm(f"{learner}-{reward}", "reacher5", learner, preset, task_options={"reward": reward}, panel=reward)
             for reward in ("dense", "last10", "last2")
-            for learner in ("svsl", "ppo")
+            for learner, preset in (("svsl", reward), ("ppo", None))
         ),
         seeds=20,
         claims=(
