@@ -138,7 +138,7 @@ def test_one_command_runs_all_and_reports(capsys: pytest.CaptureFixture[str]) ->
         library = folder / f"ours-seed{seed}" / "library.safetensors"
         assert library.read_bytes() == straight(TOY.arms[0], seed, f"alone{seed}")
     page = (folder / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 4
+    assert page.count("data:image/png;base64,") == 3
     assert not re.search(r'(src|href)="(?!data:)', page)
     assert "<script" not in page
     assert "Toys &lt;side by side&gt;" in page

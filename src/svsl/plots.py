@@ -363,7 +363,7 @@ def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool
         )
         axes.fill_between(curve.episodes / 1e6, low, high, color=color, alpha=0.22, lw=0)
         tops.append(np.nanmax(middle))
-        floors.append(np.nanquantile(middle, 0.15))
+        floors.append(min(np.nanquantile(middle, 0.15), middle[np.isfinite(middle)][-1]))
     if tops:  # the first components know little of the box: their returns would flatten everything that follows
         span = max(tops) - min(floors)
         axes.set_ylim(min(floors) - 0.1 * span - 1e-9, max(tops) + 0.15 * span + 1e-9)

@@ -22,8 +22,8 @@ from svsl.files import write_bytes
 from svsl.gaussians import Array
 from svsl.library import SkillLibrary
 from svsl.plots import (
-    contexts_figure,
     draw_ball_heights,
+    draw_contexts,
     draw_learning,
     draw_success_map,
     plot_comparison,
@@ -100,13 +100,17 @@ def _postures(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, lis
 
 
 def _contexts(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
-    figures = []
-    for group in groups:
+    """Context distributions, a column a method and a row for each two dimensions: the paper's Figure 2c, d."""
+    first_dims = range(0, _first(groups[0])[0].context_dim, 2)
+    figure = Figure(figsize=(5.0 * len(groups), 4.7 * len(first_dims)), layout="constrained")
+    for column, group in enumerate(groups):
         library, task = _first(group)
-        path = made.folder / "figures" / f"contexts-{group.label}.png"
-        save_figure(contexts_figure(library, task), path)
-        figures.append((path, f"Context distributions of {group.label}, first seed; crosses: the most probable fails."))
-    return figures, []
+        for row, dim in enumerate(first_dims):
+            axes = figure.add_subplot(len(first_dims), len(groups), row * len(groups) + column + 1)
+            draw_contexts(axes, library, task, dim=dim)
+            axes.set_title(f"{group.label}: {axes.get_title()}", fontsize=10)
+    path = save_figure(figure, made.folder / "figures" / "contexts.png")
+    return [(path, "Context distributions of the first seeds; crosses: the most probable component fails.")], []
 
 
 def _success(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
