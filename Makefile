@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test test-slow format dist check-dist clean
+.PHONY: train test test-slow format docs dist check-dist clean
 
 train: .venv/installed
 	$(BIN)/svsl train planar-reacher --components 40 --out runs/first --overwrite
@@ -19,6 +19,10 @@ test-slow: .venv/installed-dev
 format: .venv/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# the pages of docs/ as a site that opens from disk: site/index.html
+docs: .venv/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # the wheel is built from the sdist, so what is missing in one is missing in both
 dist: .venv/installed-dev
@@ -46,4 +50,4 @@ check-dist: dist
 	@touch $@
 
 clean:
-	rm -rf .venv build dist
+	rm -rf .venv build dist site
