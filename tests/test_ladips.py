@@ -110,7 +110,8 @@ def test_the_new_gating_is_the_old_one_times_the_exponential_of_the_values() -> 
     rows, importance = rng.integers(0, 300, (4, 200)), np.ones((4, 200))
     units = learner._unit.select(np.zeros(4, dtype=np.intp))
     own = learner.episodes.contexts[rows]
-    targets = np.sin(own[:, :, 0]) * np.arange(4)[:, None] - own[:, :, 1] ** 2 + np.arange(4)[:, None]
+    number = np.arange(4.0)[:, None]
+    targets = np.sin(own[:, :, 0]) * number - own[:, :, 1] ** 2 + number
     values = fit_quadratic(units, own[:, :, :0], own, targets, importance)
     before = learner.options
     after = learner._gated(before, values)
