@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in training: the matrices are small, and tests run side by side
+
 import svsl  # before MuJoCo, so that pictures can be drawn without a screen
 
 TESTS = Path(__file__).parent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import time
 import webbrowser
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -38,16 +38,17 @@ def main(args: list[str]) -> int:
             raise SvslError(f"svsl view needs {package}: pip install 'svsl[viewer]'")
     library, _ = open_library(options.source)
     task_of(library)  # a mistake in it shall be told before anything is served
+    from svsl.training import stop_on_signals
     from svsl.viewer.page import Page
 
-    page = Page(library, lambda: task_of(library), options.host, options.port)
-    try:
-        print(f"{page.address}  (Ctrl-C ends)", flush=True)
-        if options.open:
-            webbrowser.open(page.address)
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        page.close()
+    with stop_on_signals() as stop:
+        page = Page(library, lambda: task_of(library), options.host, options.port)
+        try:
+            print(f"{page.address}  (Ctrl-C ends)", flush=True)
+            if options.open:
+                webbrowser.open(page.address)
+            while not stop():
+                time.sleep(0.1)
+        finally:
+            page.close()
     return 0
