@@ -1,0 +1,162 @@
+"""The commands and the Python of the README and of `docs/`, and how they are run small."""
+
+from __future__ import annotations
+
+import glob
+import re
+import shlex
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+import tyro
+
+from svsl import load_pretrained
+from svsl.cli import COMMANDS, main
+from svsl.experiments import find_experiment
+from svsl.pretrained import pretrained_names
+from svsl.runs import Run, config_of
+from svsl.training import make_trainer
+
+ROOT = Path(__file__).parents[1]
+PAGES = {path.name: path.read_text() for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
+Words = list[str]
+
+SMALL = ["--components", "1", "--iterations", "2", "--test-contexts", "3", "--workers", "1", "--quiet"]
+# the smallest buffers of their surrogates, and no weight update: simulated episodes take milliseconds each
+SIMULATED = {"beer-pong": "171", "reacher5": "171", "table-tennis": "378"}
+PLACEHOLDERS = {
+    "DIR": "runs/planar-reacher-seed0",
+    "TASK": "planar-reacher",
+    "NAME": "planar-reacher",
+    "S": "0",
+    "gym:ENV_ID": "gym:svsl.environments:svsl/PlanarReacher-v0",
+}
+
+
+class Parsed(BaseException):
+    """A command's flags were understood."""
+
+
+def shell(text: str) -> list[Words]:
+    """The `svsl` and `python` commands of a text's indented lines, without settings of the environment and comments."""
+    found: list[Words] = []
+    for line in re.findall(r"^ {4,}((?:[A-Z_]+=\S+ )?(?:svsl|python) .*)", text, re.MULTILINE):
+        words = shlex.split(re.sub(r"\$s\b", "0", line).replace(";", " ; "), comments=True)
+        commands = " ".join(shlex.quote(word) if word != ";" else "\n" for word in words).splitlines()
+        found += [[word for word in shlex.split(c) if not re.match(r"[A-Z_]+=", word)] for c in commands]
+    return [[PLACEHOLDERS.get(word, word) for word in words] for words in found]
+
+
+def inline(text: str) -> list[Words]:
+    """The `svsl` commands within sentences that say more than a command's name."""
+    spans = re.findall(r"`svsl\s([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    commands = [["svsl", *shlex.split(span)] for span in spans]
+    for words in commands:
+        assert words[1] in COMMANDS, words
+    named = [[PLACEHOLDERS.get(word, word) for word in words] for words in commands if len(words) > 2]
+    return [[{"--learner": "svsl"}.get(a, b) for a, b in zip(["", *w], w, strict=False)] for w in named]
+
+
+def write_modules(text: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Saves a page's Python files, which say their names in their first lines; returns its other Python."""
+    scripts: list[str] = []
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        name = re.match(r"# (\w+)\.py\n", code)
+        if name:
+            Path(f"{name[1]}.py").write_text(code)
+            monkeypatch.delitem(sys.modules, name[1], raising=False)
+        else:
+            scripts.append(code)
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    return scripts
+
+
+def parse_only(words: Words, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives a command to the real command line, which is stopped once it has understood its flags."""
+    if words[0] == "python":
+        assert (ROOT / words[1]).is_file(), words
+        return
+    if words[1] == "reproduce" and not words[2].startswith("-"):
+        find_experiment(words[2])
+    real = tyro.cli
+
+    def cli(*args: object, **options: object) -> None:
+        real(*args, **options)  # type: ignore[call-overload]
+        raise Parsed
+
+    shipped = "beer-pong" if "beer-pong" in words else "planar-reacher"
+    with monkeypatch.context() as patch:
+        patch.setattr(tyro, "cli", cli)
+        patch.setattr("svsl.commands.extend.open_library", lambda where: (load_pretrained(shipped), None))
+        try:
+            code = main(words[1:])
+        except Parsed:
+            return
+        except SystemExit as stop:  # --help
+            code = int(stop.code or 0)
+    assert code == 0, words
+
+
+def run(words: Words, monkeypatch: pytest.MonkeyPatch, fully: bool = False) -> None:
+    """Runs a command of a page, small unless told; what it starts from is made where it is missing."""
+    if words[0] == "python":
+        subprocess.run([sys.executable, str(ROOT / words[1]), *words[2:]], capture_output=True, check=True)
+        return
+    if _too_large(words):
+        parse_only(words, monkeypatch)
+        return
+    words = [path for word in words for path in (sorted(glob.glob(word)) if "*" in word else [word])]
+    _provide(words)
+    if words[1] == "view":
+        words = [*words, "--port", "0", *([] if "--open" in words else ["--open"])]
+    if words[1] == "bench":
+        _quick_bench(monkeypatch)
+    monkeypatch.setattr("webbrowser.open", _look_and_leave)
+    assert main([*words[1:], *([] if fully else _smaller(words))]) == 0, words
+
+
+def _too_large(words: Words) -> bool:
+    """What other tests run small: Ray, PPO, reproductions."""
+    return "ray" in words or "ppo" in words or (words[1] == "reproduce" and "--list" not in words) or "--full" in words
+
+
+def _smaller(words: Words) -> Words:
+    simulated = next((SIMULATED[name] for name in SIMULATED if name in words[2:3]), None)
+    fewer = ["--buffer", simulated, "--weight-iterations", "0"] if simulated else []
+    return {
+        "train": [*SMALL, *fewer],
+        "extend": [*SMALL, *fewer],
+        "eval": ["--contexts", "10"],
+        "video": ["--width", "64", "--fps", "2"],
+    }.get(words[1], [])
+
+
+def _provide(words: Words) -> None:
+    """Makes the run a command starts from: a shipped library as a finished run, an interrupted run to resume."""
+    for word in words[2:]:
+        name = re.fullmatch(r"runs/(\S+)-seed0", word)
+        if name and name[1] in pretrained_names() and not Path(word).exists():
+            library = load_pretrained(name[1])
+            library.save(Run.create(Path(word), config_of(library)).library_path)
+    if words[1] == "resume" and Run.open(Path(words[2])).finished:
+        again = Run.create(Path(words[2]), Run.open(Path(words[2])).config, overwrite=True)
+        assert not make_trainer(again).train(lambda status: None, lambda: True)
+
+
+def _look_and_leave(address: str) -> None:
+    """A visitor of the page of `svsl view` who then presses Ctrl-C."""
+    with urllib.request.urlopen(address) as answer:
+        assert answer.status == 200
+    raise KeyboardInterrupt
+
+
+def _quick_bench(monkeypatch: pytest.MonkeyPatch) -> None:
+    from svsl import bench
+
+    best_ms = bench._best_ms
+    monkeypatch.setattr(bench, "COMPONENT_COUNTS", (1, 2))
+    monkeypatch.setattr(bench, "_best_ms", lambda work, calls, repeats=1: best_ms(work, 1, 1))
+    monkeypatch.setattr(bench, "_time_rollouts", lambda name: [])
