@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,9 +128,11 @@ def _smaller(words: Words) -> Words:
     simulated = next((SIMULATED[name] for name in SIMULATED if name in words[2:3]), None)
     fewer = ["--buffer", simulated, "--weight-iterations", "0"] if simulated else []
     return {
-        "train": [*SMALL, *fewer],
+        "train": [*SMALL, *fewer, "--overwrite"],
         "extend": [*SMALL, *fewer],
+        "resume": ["--quiet"],
         "eval": ["--contexts", "10"],
+        "compare": ["--contexts", "10"],
         "video": ["--width", "64", "--fps", "2"],
     }.get(words[1], [])
 
@@ -142,7 +145,9 @@ def _provide(words: Words) -> None:
             library = load_pretrained(name[1])
             library.save(Run.create(Path(word), config_of(library)).library_path)
     if words[1] == "resume" and Run.open(Path(words[2])).finished:
-        again = Run.create(Path(words[2]), Run.open(Path(words[2])).config, overwrite=True)
+        config = Run.open(Path(words[2])).config
+        few = replace(config.settings, components=1, iterations=2)  # type: ignore[call-arg]
+        again = Run.create(Path(words[2]), replace(config, settings=few), overwrite=True)
         assert not make_trainer(again).train(lambda status: None, lambda: True)
 
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import PAGES, ROOT, inline, parse_only, run, shell, write_modules
 
+from pages import PAGES, ROOT, inline, parse_only, run, shell, write_modules
 from svsl.runs import Run, open_library
 
 # results.md shows the commands of full-size runs; the others have tests of their own below
@@ -35,7 +35,11 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert {path.removesuffix(".md") + ".html" for path in PAGES if path != "README.md"} <= set(pages)
     fetched = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="?(?:https?:)?//[^>]*>', "".join(pages.values()))
     assert not fetched, "the pages open from disk, without a network"
-    for name in ("svsl.SkillLibrary.sample", "svsl.tasks.mujoco_task.MujocoTask", "svsl.learners.svsl.SVSLConfig.alpha"):
+    for name in (
+        "svsl.SkillLibrary.sample",
+        "svsl.tasks.mujoco_task.MujocoTask",
+        "svsl.learners.svsl.SVSLConfig.alpha",
+    ):
         assert f'id="{name}"' in pages["api.html"]
 
 
@@ -47,7 +51,12 @@ def test_every_command_is_understood(page: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_wrong_flag_or_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for line in ("svsl train planar-reacher --alfa 1", "svsl reproduce golf", "svsl train golf", "python examples/06.py"):
+    for line in (
+        "svsl train planar-reacher --alfa 1",
+        "svsl reproduce golf",
+        "svsl train golf",
+        "python examples/06.py",
+    ):
         with pytest.raises((AssertionError, Exception)):
             parse_only(line.split(), monkeypatch)
     assert shell("    svsl eval A; svsl plot $s  # words\n    X=1 svsl tasks\nsvsl tasks\n") == [
@@ -62,7 +71,7 @@ def test_the_commands_of_a_page_work_in_their_order(
     write_modules(PAGES[page], monkeypatch)
     for words in shell("\n".join(BEFORE.get(page, [])) + "\n" + PAGES[page]):
         run(words, monkeypatch)
-    assert "error" not in capfd.readouterr().out
+    assert not re.search("^error", capfd.readouterr().out, re.MULTILINE)
 
 
 def test_the_tutorial_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +120,7 @@ def test_the_page_on_own_tasks(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
     (script,) = write_modules(PAGES["own-task.md"], monkeypatch)
     for words in shell(PAGES["own-task.md"]):
         run(words, monkeypatch)
-        assert "error" not in capfd.readouterr().out
+        assert not re.search("^error", capfd.readouterr().out, re.MULTILINE)
     Path("script.py").write_text(script)  # other processes import it
     done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, check=True)
     assert len(done.stdout.strip("[]\n").split()) == 8
