@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -161,7 +162,7 @@ def _look_and_leave(address: str) -> None:
     """A visitor of the page of `svsl view` who then presses Ctrl-C."""
     with urllib.request.urlopen(address) as answer:
         assert answer.status == 200
-    raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def _quick_bench(monkeypatch: pytest.MonkeyPatch) -> None:
