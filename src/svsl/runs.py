@@ -299,8 +299,11 @@ def open_library(where: str) -> tuple[SkillLibrary, Run | None]:
     path = Path(where)
     if path.is_file():
         return SkillLibrary.load(path), None
-    if not path.exists() and where in pretrained_names():
-        return load_pretrained(where), None
+    if not path.exists():
+        if where in pretrained_names():
+            return load_pretrained(where), None
+        shipped = ", ".join(pretrained_names())
+        raise SvslError(f"{where} is no run folder, no library file and no shipped library ({shipped})")
     run = Run.open(path)
     return run.load_library(), run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -55,4 +56,5 @@ def _first_paragraph(box: str) -> str:
             current.append(text)
     filled = [p for p in paragraphs if p]
     hint = next((" (" + p.split("(default")[0].strip() + ")" for p in filled if p.startswith("Perhaps")), "")
-    return (filled[0] if filled else "wrong arguments") + hint
+    message = filled[0] if filled else "wrong arguments"
+    return re.sub(r"^Error parsing \w+: ", "", message) + hint
