@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pages import PAGES, ROOT, inline, parse_only, run, shell, write_modules
+from svsl import SvslError
 from svsl.runs import Run, open_library
 
 # results.md shows the commands of full-size runs; the others have tests of their own below
@@ -57,7 +58,7 @@ def test_a_wrong_flag_or_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
         "svsl train golf",
         "python examples/06.py",
     ):
-        with pytest.raises((AssertionError, Exception)):
+        with pytest.raises((AssertionError, SvslError)):
             parse_only(line.split(), monkeypatch)
     assert shell("    svsl eval A; svsl plot $s  # words\n    X=1 svsl tasks\nsvsl tasks\n") == [
         ["svsl", "eval", "A"], ["svsl", "plot", "0"], ["svsl", "tasks"]

@@ -55,12 +55,11 @@ class Slow(Unimodal):
 
 
 def test_a_local_run_never_imports_ray() -> None:
-    arm = Arm("a", "toys:Unimodal", "svsl", settings={"components": 1, "iterations": 2})
-    code = f"""
+    code = """
 import sys
 from svsl.cli import main
 from svsl.experiments import EXPERIMENTS, Arm, Experiment
-arms = (Arm("a", "toys:Unimodal", "svsl", settings={dict(arm.settings)}),)
+arms = (Arm("a", "toys:Unimodal", "svsl", settings={"components": 1, "iterations": 2}),)
 EXPERIMENTS["x"] = Experiment("x", arms, 1, (), ("learning",), ())
 assert main(["train", "toys:Unimodal", "--components", "1", "--iterations", "2", "--quiet"]) == 0
 assert main(["reproduce", "x", "--quiet"]) == 0
@@ -68,7 +67,7 @@ assert "ray" not in sys.modules
 import svsl.worker
 assert "ray" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TextIO
+from typing import Self, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -23,11 +23,11 @@ _LINE_EVERY_S = 5.0
 _OVERVIEW_EVERY_S = 30.0
 
 
-class ProgressDisplay:
-    """Shows each `Status` it is called with; a context manager.
+class _Display:
+    """What shows something live on a terminal and in a few lines elsewhere; a context manager.
 
     Args:
-        title: What is trained.
+        title: What is shown.
         quiet: Show nothing at all.
         file: Where to; standard error unless told.
     """
@@ -36,9 +36,9 @@ class ProgressDisplay:
         self.title, self.quiet = title, quiet
         self._console = Console(file=file or sys.stderr)
         self._live: Live | None = None
-        self._printed_at, self._printed_row = -math.inf, -1.0
+        self._printed_at = -math.inf
 
-    def __enter__(self) -> ProgressDisplay:
+    def __enter__(self) -> Self:
         if self._console.is_terminal and not self.quiet:
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
@@ -49,6 +49,12 @@ class ProgressDisplay:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+
+
+class ProgressDisplay(_Display):
+    """Shows each `Status` it is called with."""
+
+    _printed_row = -1.0
 
     def __call__(self, status: Status) -> None:
         """Shows where the run stands."""
@@ -64,33 +70,13 @@ class ProgressDisplay:
             print(f"{self.title}: {describe(status)}", file=self._console.file, flush=True)
 
 
-class ReproductionDisplay:
-    """Shows how far all runs of an experiment are; a context manager.
-
-    Args:
-        title: The experiment.
-        quiet: Show nothing at all.
-        file: Where to; standard error unless told.
-    """
+class ReproductionDisplay(_Display):
+    """Shows how far all runs of an experiment are."""
 
     def __init__(self, title: str, quiet: bool = False, file: TextIO | None = None) -> None:
-        self.title, self.quiet = title, quiet
-        self._console = Console(file=file or sys.stderr)
-        self._live: Live | None = None
+        super().__init__(title, quiet, file)
         self._start: tuple[float, float, int] | None = None
-        self._printed_at, self._printed_states = -math.inf, Counter[str]()
-
-    def __enter__(self) -> ReproductionDisplay:
-        if self._console.is_terminal and not self.quiet:
-            self._live = Live(console=self._console, refresh_per_second=5)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._printed_states = Counter[str]()
 
     def __call__(self, jobs: Sequence[Job]) -> None:
         """Shows where the runs stand; on a terminal always, elsewhere when one ends and now and then."""
@@ -112,7 +98,7 @@ class ReproductionDisplay:
             f"remaining {_duration(remaining)}",
         ]
         if self._live is not None:
-            self._live.update(_overview(self.title, work, words, jobs))
+            self._live.update(_overview(self.title, work, words, jobs), refresh=True)
             return
         ended = {name: count for name, count in states.items() if name not in ("running", "waiting")}
         quiet_s = 0.0 if sum(ended.values()) == len(jobs) else _LINE_EVERY_S

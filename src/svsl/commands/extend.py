@@ -7,7 +7,7 @@ from pathlib import Path
 
 from svsl.commands.base import Switch, parse
 from svsl.commands.resume import work_on
-from svsl.commands.train import _task_options
+from svsl.commands.train import task_flags
 from svsl.errors import SvslError
 from svsl.learners.svsl import SVSLConfig
 from svsl.presets import find_preset
@@ -55,7 +55,7 @@ def main(args: list[str]) -> int:
     # a library of another learner is extended by SVSL all the same: a learner only needs its components
     settings = old.settings if isinstance(old.settings, SVSLConfig) else find_preset(old.task).settings
     assert isinstance(settings, SVSLConfig)
-    task_options = _task_options(old.task, old.task_options)
+    task_options = task_flags(old.task, old.task_options)
     everything = make_dataclass(
         "Extend",
         [

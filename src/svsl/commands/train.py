@@ -63,7 +63,7 @@ def main(args: list[str]) -> int:
     preset_name = _flag_value(rest, "--preset")
     preset = find_preset(task or "", learner, preset_name, _told(rest))
     settings = preset.settings
-    task_options = _task_options(task, preset.task_options) if task else make_dataclass("TaskOptions", [], frozen=True)
+    task_options = task_flags(task, preset.task_options) if task else make_dataclass("TaskOptions", [], frozen=True)
     everything = make_dataclass(
         "Train",
         [
@@ -112,7 +112,7 @@ def _told(args: list[str]) -> dict[str, object]:
     return {flag.removeprefix("--").replace("-", "_"): _flag_value(args, flag) for flag in flags}
 
 
-def _task_options(task: str, defaults: Mapping[str, object]) -> type[Any]:
+def task_flags(task: str, defaults: Mapping[str, object]) -> type[Any]:
     """A dataclass of the options the task's factory takes, documented by its docstring."""
     factory = task_factory(task)
     function = factory.func if isinstance(factory, functools.partial) else factory
