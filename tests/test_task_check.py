@@ -37,6 +37,7 @@ def test_shipped_tasks_are_clean(name: str) -> None:
         ("initial_mean", np.zeros(4), r"expected shape (3,), got (4,)"),
         ("initial_cov", np.zeros((3, 3)), "positive definite"),
         ("initial_cov", np.ones(3), r"expected shape (3, 3)"),
+        ("context_names", ("x",), "expected as many as the context has dimensions, 2, got ['x']"),
         ("penalty", float("nan"), "expected a finite number"),
     ],
 )

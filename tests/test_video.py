@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from helpers import small_library
-from svsl import SvslError, make_task, plots
+from svsl import SvslError, make_task
 from svsl.cli import main
+from svsl.plots.style import component_color
 from svsl.simulation.rendering import SceneRenderer
 from svsl.video import grid
 
@@ -67,7 +68,7 @@ def test_postures_side_by_side(out: str, capsys: pytest.CaptureFixture[str]) -> 
         assert np.abs(cells[0] - cells[-1]).mean() > 1, "the arm moves"
     assert frames[-1, 135:, 164:].min() > 240, "the fourth cell is empty"
     # the caption starts with the component's colour
-    color = 255 * np.array(plots.component_color(int(shown.split("component ")[1][0])))
+    color = 255 * np.array(component_color(int(shown.split("component ")[1][0])))
     np.testing.assert_allclose(frames[-1, 122:129, 1:4].mean(axis=(0, 1)), color, atol=12)
 
 

@@ -100,7 +100,7 @@ def pixel_of(page: Page, library: SkillLibrary, context: Array, dims: tuple[int,
     """Where on the screen a context lies on its map, by the camera with which the page starts."""
     task, maps = make_task(library.metadata["task"]), map_dims(library)
     view, places, size = framed(view_of(task), len(maps), scene=True)
-    _, low, high = map_picture(library, dims, None)
+    _, low, high = map_picture(library, task, dims, None)
     share = (context[list(dims)] - low) / (high - low) - 0.5
     point = places[maps.index(dims)] + size * (view.axes[:, :2] @ share) - view.eye
     right, up, back = view.axes.T @ point
@@ -194,7 +194,9 @@ def test_a_task_of_ones_own_gets_its_map_and_its_list(browser: Browser) -> None:
 def test_a_point_of_the_map_is_the_context_drawn_there(computed: bool) -> None:
     means = np.array([[5.0, 1.0], [6.5, -4.0]])
     library = small_library("planar-reacher", means, 0.3, np.zeros((2, 10)))
-    picture, low, high = map_picture(library, (0, 1), np.ones((4, 4)) if computed else None)
+    picture, low, high = map_picture(
+        library, make_task("planar-reacher"), (0, 1), np.ones((4, 4)) if computed else None
+    )
     size = np.array([picture.shape[1], picture.shape[0]])
 
     def darkest(context: Array) -> int:

@@ -24,7 +24,7 @@ class PostureDrawing:
 
     def last_frame(self, context: Array, parameters: Array | None) -> NDArray[np.uint8]:
         """The goal and the obstacles, and the posture if there are parameters."""
-        from svsl.plots import draw_reacher_scene
+        from svsl.plots.skills import draw_reacher_scene
 
         figure = Figure(figsize=(6.4, 4.8), layout="constrained")
         axes = figure.subplots()

@@ -21,15 +21,11 @@ from svsl.evaluation import success_map
 from svsl.files import write_bytes
 from svsl.gaussians import Array
 from svsl.library import SkillLibrary
-from svsl.plots import (
-    draw_ball_heights,
-    draw_contexts,
-    draw_learning,
-    draw_success_map,
-    plot_comparison,
-    plot_learning,
-    save_figure,
-)
+from svsl.plots import plot_comparison
+from svsl.plots.contexts import draw_contexts, draw_success_map, name_axes
+from svsl.plots.learning import draw_learning, plot_learning
+from svsl.plots.skills import draw_ball_heights
+from svsl.plots.style import save_figure
 from svsl.random import stream
 from svsl.reproduction import Reproduction
 from svsl.runs import PLOT_STREAM
@@ -124,8 +120,7 @@ def _success(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list
         low, high = np.asarray(task.context_low)[:2], np.asarray(task.context_high)[:2]
         draw_success_map(axes, np.mean(maps, axis=0), low, high)
         axes.set_title(f"{group.label}: {axes.get_title()}", fontsize=10)
-        axes.set_xlabel("context 0")
-        axes.set_ylabel("context 1")
+        name_axes(axes, task)
     path = save_figure(figure, made.folder / "figures" / "success.png")
     return [(path, "Success over the context box, executing component means by the gating; mean over seeds.")], []
 

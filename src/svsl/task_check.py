@@ -13,6 +13,7 @@ from svsl.evaluation import uniform_contexts
 from svsl.gaussians import Array
 from svsl.random import stream
 from svsl.tasks import Outcome, Task
+from svsl.tasks.base import context_names
 
 _EPISODES = 64
 
@@ -87,6 +88,8 @@ def _check_attributes(task: Task) -> list[Finding]:
         symmetric = bool(np.isfinite(cov).all()) and np.allclose(cov, cov.T)
         positive = symmetric and bool((np.linalg.eigvalsh(cov) > 0).all())
         expect(positive, "initial_cov is a covariance", "expected a symmetric, positive definite matrix")
+    names, fix = context_names(task), "expected as many as the context has dimensions"
+    expect(len(names) == len(low), "context_names", f"{fix}, {len(low)}, got {list(names)}")
     penalty = getattr(task, "penalty", None)
     if penalty is not None:
         expect(

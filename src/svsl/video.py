@@ -17,11 +17,12 @@ from matplotlib.font_manager import FontProperties, findfont
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from svsl import plots
 from svsl.errors import SvslError
 from svsl.files import write_bytes
 from svsl.gaussians import Array
 from svsl.playback import Motion, PlayableSkill, motion
+from svsl.plots.skills import draw_reacher_scene
+from svsl.plots.style import component_color, pixels
 from svsl.simulation.rendering import SceneRenderer
 from svsl.tasks import Task
 from svsl.tasks.planar_reacher import PlanarReacher
@@ -73,7 +74,7 @@ def render_video(
     motions = [motion(task, context, skill.parameters) for skill in skills]
     total = int(np.ceil(max(shown.duration_s for shown in motions) / speed * fps)) + 1
     frames = _frames(task, context, skills, motions, size, [speed * i / fps for i in range(total)])
-    colors = [plots.component_color(skill.component) for skill in skills]
+    colors = [component_color(skill.component) for skill in skills]
     counted = _counted(frames, total, progress)
     write_bytes(path, _gif(counted, fps, colors) if path.suffix == ".gif" else _mp4(counted, fps))
     return total
@@ -93,7 +94,7 @@ def _frames(
     size: tuple[int, int],
     times_s: Sequence[float],
 ) -> Iterator[Picture]:
-    colors = [plots.component_color(skill.component) for skill in skills]
+    colors = [component_color(skill.component) for skill in skills]
     captions = [_caption(skill.caption, color, size) for skill, color in zip(skills, colors, strict=True)]
     artist = _PlanarArtist(task, context, size) if isinstance(task, PlanarReacher) else _SceneArtist(task, size)
     try:
@@ -132,7 +133,7 @@ class _PlanarArtist:
     def __init__(self, task: PlanarReacher, context: Array, size: tuple[int, int]) -> None:
         self._figure = figure = Figure(figsize=(size[0] / 100, size[1] / 100), dpi=100)
         axes = figure.add_axes((0, 0, 1, 1))
-        plots.draw_reacher_scene(axes, task)
+        draw_reacher_scene(axes, task)
         axes.set_xlim(-3.5, 10.5)
         axes.axis("off")
         axes.plot(*context, "o", color="#EE0000", ms=9, zorder=3)
@@ -144,7 +145,7 @@ class _PlanarArtist:
         self._trail.set_data(*shown.trail[: step + 1, :2].T)
         self._arm.set_color(color)
         self._trail.set_color(color)
-        return plots.pixels(self._figure)
+        return pixels(self._figure)
 
     def close(self) -> None:
         """Nothing is held."""

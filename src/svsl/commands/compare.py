@@ -61,7 +61,7 @@ def main(args: list[str]) -> int:
     table = summary_table(groups, [name.strip() for name in options.metrics.split(",")], options.contexts)
     if options.csv is not None:
         write_bytes(options.csv, to_csv(table).encode())
-    from svsl.plots import plot_learning
+    from svsl.plots.learning import plot_learning
 
     drawn = any(learning_curve(group, "return_mean") for group in groups)
     figure = plot_learning(groups, options.out) if drawn else None

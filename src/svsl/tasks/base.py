@@ -42,6 +42,7 @@ class Task(Protocol):
     its name for the kind of behaviour, and a `path (n, d)`, what the behaviour looks like, scaled so that a root mean
     square distance of 1 is a clear difference; or do so in `describe`, called like `evaluate`, if that costs time. If
     only a part of the box is meant, `valid_contexts(contexts)` says which rows are, `(n,)` bool: tests draw from it.
+    `context_names`, one a dimension, are the labels of figures and sliders.
     """
 
     context_low: Array
@@ -56,3 +57,9 @@ class Task(Protocol):
         Randomness comes from `rng` only. The arguments must not be changed.
         """
         ...
+
+
+def context_names(task: Task) -> tuple[str, ...]:
+    """The names of the context's dimensions: the task's own, or their numbers."""
+    names = getattr(task, "context_names", None)
+    return tuple(names) if names else tuple(f"context {dim}" for dim in range(len(task.context_low)))

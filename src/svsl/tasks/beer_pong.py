@@ -74,6 +74,7 @@ class BeerPong(SimulatedTask):
 
     context_low = np.array([-0.32, -2.2])
     context_high = np.array([0.32, -1.2])
+    context_names = ("cup x [m]", "cup y [m]")
     parameter_dim = 2 * JOINTS + 1
     initial_mean = np.array(2 * JOINTS * [0.0] + [0.5])
     initial_cov = np.diag(2 * [5 * v for v in (0.05, 1, 0.05, 1, 0.05, 1, 0.05)] + [0.25])

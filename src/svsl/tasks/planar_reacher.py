@@ -27,6 +27,7 @@ class PlanarReacher:
 
     context_low = np.array([4.5, -6.0])
     context_high = np.array([7.0, 6.0])
+    context_names = ("goal x", "goal y")
     parameter_dim = LINKS
     initial_mean = np.zeros(LINKS)
     initial_cov = np.diag([5.0] + [0.19] * (LINKS - 1))

@@ -21,6 +21,7 @@ SERVE_HEIGHT, SERVE_VELOCITY = 1.76, (2.5, 0.0, 1.0)
 SUCCESS_DISTANCE = 0.2
 PATH_UNIT = 0.2  # radians: strikes whose joints are that far apart are clearly different
 FIXED_SERVE = (-0.7, 0.0)
+_CONTEXT_NAMES = ("target x [m]", "target y [m]", "serve x [m]", "serve y [m]")
 _REST_STEPS = 1000
 _CHUNK = 100
 _BALL = slice(1 + JOINTS, 1 + JOINTS + 3)
@@ -60,6 +61,7 @@ class TableTennis(SimulatedTask):
         super().__init__(table_tennis_model(), table_tennis_model(looks=False), control_spec)
         low, high = np.array([-1.2, -0.6, -1.2, -0.65]), np.array([-0.2, 0.6, -0.2, 0.65])
         self.context_low, self.context_high = low[:context_dims], high[:context_dims]
+        self.context_names = _CONTEXT_NAMES[:context_dims]
         self.distance = distance
         self.parameter_dim = 3 * JOINTS + 1
         self.initial_mean, self.initial_cov = np.zeros(self.parameter_dim), np.eye(self.parameter_dim)

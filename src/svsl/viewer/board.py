@@ -10,9 +10,12 @@ import viser.transforms
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from svsl import plots
 from svsl.gaussians import Array
 from svsl.library import SkillLibrary
+from svsl.plots.contexts import draw_context_densities, draw_context_ellipses, draw_success_map, name_axes
+from svsl.plots.style import pixels
+from svsl.tasks import Task
+from svsl.tasks.base import context_names
 
 Dims = tuple[int, ...]
 _PIXELS = 640
@@ -24,7 +27,9 @@ def map_dims(library: SkillLibrary) -> list[Dims]:
     return [tuple(dims[first : first + 2]) for first in dims[::2]]
 
 
-def map_picture(library: SkillLibrary, dims: Dims, success: Array | None) -> tuple[NDArray[np.uint8], Array, Array]:
+def map_picture(
+    library: SkillLibrary, task: Task, dims: Dims, success: Array | None
+) -> tuple[NDArray[np.uint8], Array, Array]:
     """A map as a picture `(rows, columns, 3)`, and the contexts `(2,)` of its lower left and upper right corners.
 
     Components are ellipses (or densities, if the map has one dimension), on the success rates if there are any.
@@ -32,16 +37,18 @@ def map_picture(library: SkillLibrary, dims: Dims, success: Array | None) -> tup
     figure = Figure(figsize=(6.4, 6.4), dpi=_PIXELS / 6.4)
     axes = figure.add_axes((0.14, 0.11, 0.83, 0.83))
     if len(dims) == 1:
-        plots.draw_context_densities(axes, library, dims[0])
+        draw_context_densities(axes, library, dims[0])
+        axes.set_xlabel(context_names(task)[dims[0]])
     else:
         if success is not None:
             low, high = library.context_low[list(dims)], library.context_high[list(dims)]
-            plots.draw_success_map(axes, success, low, high, colors="gray")
-        plots.draw_context_ellipses(axes, library, (dims[0], dims[1]))
+            draw_success_map(axes, success, low, high, colors="gray")
+        draw_context_ellipses(axes, library, (dims[0], dims[1]))
+        name_axes(axes, task, dims[0])
     axes.xaxis.label.set_fontsize(16)
     axes.yaxis.label.set_fontsize(16)
     axes.tick_params(labelsize=13)
-    picture = plots.pixels(figure)
+    picture = pixels(figure)
     place = axes.get_position()
     start, size = np.array(place.p0), np.array([place.width, place.height])
     limits = np.array([axes.get_xlim(), axes.get_ylim()])
@@ -56,6 +63,7 @@ class Board:
     Args:
         client: Whose scene.
         library: What is drawn.
+        task: Its task, which names the dimensions.
         dims: The context dimensions it shows.
         centre: Its place `(3,)`.
         axes: Its right, up and front directions, as columns.
@@ -68,6 +76,7 @@ class Board:
         self,
         client: viser.ClientHandle,
         library: SkillLibrary,
+        task: Task,
         dims: Dims,
         centre: Array,
         axes: Array,
@@ -75,8 +84,9 @@ class Board:
         success: Array | None,
         on_choose: Callable[[Dims, Array], None],
     ) -> None:
-        self.library, self.dims, self.centre, self.axes, self.size = library, dims, centre, axes, size
-        picture, self.low, self.high = map_picture(library, dims, success)
+        self.library, self.task, self.dims = library, task, dims
+        self.centre, self.axes, self.size = centre, axes, size
+        picture, self.low, self.high = map_picture(library, task, dims, success)
         name = f"/map_{dims[0]}"
         # pictures look along their z axis and hang upside down in their own frame
         turned = viser.transforms.SO3.from_matrix(axes * [1, -1, -1])
@@ -101,7 +111,7 @@ class Board:
 
     def draw(self, success: Array | None) -> None:
         """Draws the map anew."""
-        self._image.image, self.low, self.high = map_picture(self.library, self.dims, success)
+        self._image.image, self.low, self.high = map_picture(self.library, self.task, self.dims, success)
         self.mark(self._marked)
 
     def context_on_ray(self, origin: Array, direction: Array) -> Array:

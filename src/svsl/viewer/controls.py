@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import viser
 
-from svsl import plots
 from svsl.gaussians import Array
 from svsl.library import SkillLibrary
 from svsl.playback import PlayableSkill
+from svsl.plots.style import component_color
 from svsl.viewer.stage import rgb
 
 SPEEDS = ("0.1x", "0.25x", "0.5x", "1x", "2x")
@@ -43,21 +43,28 @@ class Controls:
     Args:
         client: Whose panel.
         library: For the context box.
+        names: Of the context's dimensions.
         context: `(dc,)`, chosen at first.
         watchable: Whether there is a scene to play in.
         actions: What happens on a click. Only what a person does calls them, never a value set from here.
     """
 
     def __init__(
-        self, client: viser.ClientHandle, library: SkillLibrary, context: Array, watchable: bool, actions: Actions
+        self,
+        client: viser.ClientHandle,
+        library: SkillLibrary,
+        names: Sequence[str],
+        context: Array,
+        watchable: bool,
+        actions: Actions,
     ) -> None:
         self.gui, self.actions, self._buttons = client.gui, actions, list[viser.GuiButtonHandle]()
         self._shown: list[int] = []
         with self.gui.add_folder("Context"):
             self.sliders = [
-                self._context_slider(f"context {dim}", low, high, value)
-                for dim, (low, high, value) in enumerate(
-                    zip(library.context_low, library.context_high, context, strict=True)
+                self._context_slider(name, low, high, value)
+                for name, low, high, value in zip(
+                    names, library.context_low, library.context_high, context, strict=True
                 )
             ]
             self._button("Random context", actions.random_context)
@@ -116,7 +123,7 @@ class Controls:
             verdict = " ".join(["✓" if skill.success else "✗", skill.mode])
             numbers = f"{skill.component}  ·  {skill.probability:.0%}  ·  {skill.returned:.2f}"
             button.label = f"{pointer}{numbers}  ·  {verdict}"
-            button.color = rgb(plots.component_color(skill.component))
+            button.color = rgb(component_color(skill.component))
         self.message.content = "component · probability · return · solved? how?"
 
     def _add_skill_button(self, row: int) -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import viser
 
-from svsl import plots
 from svsl.evaluation import uniform_contexts
 from svsl.gaussians import Array
 from svsl.playback import Motion, PlayableSkill, draws_around, motion, skills_at
+from svsl.plots.style import component_color
+from svsl.tasks.base import context_names
 from svsl.viewer.board import Board, Dims, map_dims
 from svsl.viewer.controls import Actions, Controls, decimals
 from svsl.viewer.newest import NewestFirst
@@ -56,9 +57,21 @@ class Session:
         self._drawn: tuple[Motion, int] | None = None
         self.lock, self.closed = threading.RLock(), threading.Event()
         self.stage = make_stage(client, self.task)
-        self.controls = Controls(client, self.library, self.context, self.stage is not None, self._actions())
+        self.controls = Controls(
+            client, self.library, context_names(self.task), self.context, self.stage is not None, self._actions()
+        )
         self.boards = [
-            Board(client, self.library, dims, place, page.view.axes, page.map_size, page.maps.get(dims), self._on_map)
+            Board(
+                client,
+                self.library,
+                self.task,
+                dims,
+                place,
+                page.view.axes,
+                page.map_size,
+                page.maps.get(dims),
+                self._on_map,
+            )
             for dims, place in zip(map_dims(self.library), page.map_places, strict=True)
         ]
         self.worker = NewestFirst(self._compute)
@@ -195,7 +208,7 @@ class Session:
             path = motion(self.task, request.context, parameters[row]).outline
             if self.worker.overtaken:
                 return
-            color = plots.component_color(request.component) if success[row] else _FAILED
+            color = component_color(request.component) if success[row] else _FAILED
             self._draw_path(f"/draws/{row}", path, color, 0.4)
 
     # ---- drawing ----------------------------------------------------------------------------------------------------
@@ -211,7 +224,7 @@ class Session:
             self.client.scene.remove_by_name("/overlay")
             if self.controls.overlay.value:
                 for k, shown in self.motions.items():
-                    self._draw_path(f"/overlay/{k}", shown.outline, plots.component_color(k), 0.7)
+                    self._draw_path(f"/overlay/{k}", shown.outline, component_color(k), 0.7)
 
     def _draw_path(self, name: str, points: Array, color: tuple[float, float, float], strength: float) -> None:
         # lines have one thickness in the world: a share of what is seen
@@ -238,7 +251,7 @@ class Session:
         step = shown.step_at(self.time_s)
         if self._drawn is None or self._drawn[0] is not shown or self._drawn[1] != step:
             self._drawn = (shown, step)
-            self.stage.show(shown, step, plots.component_color(self.selected))
+            self.stage.show(shown, step, component_color(self.selected))
             self.controls.show_time(self.time_s, shown.duration_s)
         if not self.playing and self.queue:
             self._start(self.queue.pop(0))

@@ -1,0 +1,113 @@
+"""Maps of the context space: the components' distributions, and where the library succeeds."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse
+
+from svsl.evaluation import success_map, uniform_contexts
+from svsl.gaussians import Array
+from svsl.library import SkillLibrary
+from svsl.plots.style import component_color, draw_box
+from svsl.random import stream
+from svsl.runs import PLOT_STREAM
+from svsl.tasks import Task
+from svsl.tasks.base import context_names
+
+_FAILURE_CONTEXTS = 2000
+
+
+def contexts_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
+    """The context distributions over the box, one panel for each two context dimensions."""
+    first_dims = range(0, library.context_dim, 2)
+    figure = Figure(figsize=(6 * len(first_dims), 5.6), layout="constrained")
+    for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
+        draw_contexts(axes, library, task, seed, dim)
+    return figure
+
+
+def draw_contexts(axes: Axes, library: SkillLibrary, task: Task, seed: int = 0, dim: int = 0) -> None:
+    """Context distributions in the dimensions `dim` and `dim + 1`, and where the most probable component fails."""
+    if dim + 1 == library.context_dim:
+        draw_context_densities(axes, library, dim)
+        axes.set_xlabel(context_names(task)[dim])
+        return
+    rng = stream(seed, PLOT_STREAM, 0)
+    contexts = uniform_contexts(task, _FAILURE_CONTEXTS, rng)
+    best = library.mixture.component_means(contexts, library.gating(contexts).argmax(axis=1))
+    success = np.asarray(task.evaluate(contexts, best, rng).success)
+    draw_context_ellipses(axes, library, (dim, dim + 1))
+    draw_failures(axes, contexts[~success][:, dim : dim + 2])
+    name_axes(axes, task, dim)
+    axes.set_title(f"{len(library)} components; the most probable solves {success.mean():.1%}", fontsize=10)
+
+
+def name_axes(axes: Axes, task: Task, dim: int = 0) -> None:
+    """Labels a map of the dimensions `dim` and `dim + 1`."""
+    axes.set_xlabel(context_names(task)[dim])
+    axes.set_ylabel(context_names(task)[dim + 1])
+
+
+def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, int] = (0, 1)) -> None:
+    """Ellipses of one standard deviation of each `pi(c|o)` in two dimensions, heavier components stronger."""
+    low, high = library.context_low[list(dims)], library.context_high[list(dims)]
+    contexts = library.mixture.contexts
+    cov = contexts.cov[:, list(dims)][:, :, list(dims)]
+    variance, axis = np.linalg.eigh(cov)
+    weights = np.exp(library.mixture.log_weights)
+    for k in range(len(library)):
+        angle = np.degrees(np.arctan2(axis[k, 1, 1], axis[k, 0, 1]))
+        mean = float(contexts.bias[k, dims[0]]), float(contexts.bias[k, dims[1]])
+        size = 2 * np.sqrt(variance[k])
+        strength = 0.45 + 0.55 * weights[k] / weights.max()
+        color = component_color(k)
+        axes.add_patch(Ellipse(mean, size[1], size[0], angle=angle, facecolor=(*color, 0.25 * strength), lw=0))
+        axes.add_patch(Ellipse(mean, size[1], size[0], angle=angle, fill=False, edgecolor=(*color, strength), lw=1.4))
+        axes.plot(*mean, ".", color=color, alpha=strength, ms=4)
+    draw_box(axes, low, high, edgecolor="black", lw=1.5)
+    margin = 0.12 * (high - low)
+    axes.set_xlim(low[0] - margin[0], high[0] + margin[0])
+    axes.set_ylim(low[1] - margin[1], high[1] + margin[1])
+
+
+def draw_failures(axes: Axes, contexts: Array) -> None:
+    """Marks contexts `(n, 2)` where the most probable component fails."""
+    if len(contexts):
+        axes.plot(*contexts.T, "x", color="#BB5566", ms=3.5, mew=0.8, label="fails here")
+        axes.legend(loc="upper right", fontsize=8)
+
+
+def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
+    """Curves of `pi(o) pi(c|o)` over one context dimension."""
+    low, high = library.context_low[dim], library.context_high[dim]
+    grid = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), 400)
+    contexts = library.mixture.contexts
+    for k, weight in enumerate(np.exp(library.mixture.log_weights)):
+        mean, std = contexts.bias[k, dim], np.sqrt(contexts.cov[k, dim, dim])
+        density = weight * np.exp(-0.5 * ((grid - mean) / std) ** 2) / (std * np.sqrt(2 * np.pi))
+        axes.plot(grid, density, color=component_color(k))
+    axes.axvspan(low, high, color="black", alpha=0.06, lw=0)
+    axes.set_ylabel("weighted density")
+
+
+def success_figure(library: SkillLibrary, task: Task, seed: int = 0, cells: int = 20) -> Figure:
+    """Success of the library over the context box, one panel for each two context dimensions."""
+    first_dims = range(0, library.context_dim - 1, 2)
+    figure = Figure(figsize=(6 * len(first_dims), 5.2), layout="constrained")
+    rng = stream(seed, PLOT_STREAM, 2)
+    for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
+        dims = (dim, dim + 1)
+        image = success_map(library, task, dims, cells, rng, repeats=1 if library.context_dim == 2 else 3)
+        draw_success_map(axes, image, library.context_low[list(dims)], library.context_high[list(dims)])
+        name_axes(axes, task, dim)
+    return figure
+
+
+def draw_success_map(axes: Axes, image: Array, low: Array, high: Array, colors: str = "cividis") -> None:
+    """A map of success rates `(rows, columns)` over a box, dark where it fails."""
+    extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
+    picture = axes.imshow(image, origin="lower", extent=extent, vmin=0, vmax=1, cmap=colors, aspect="auto")
+    axes.figure.colorbar(picture, ax=axes, label="success rate")
+    axes.set_title(f"mean success {np.nanmean(image):.1%}", fontsize=10)
