@@ -29,7 +29,7 @@ CONFIG = RunConfig("toys:Unimodal", {}, "svsl", SVSLConfig(components=2, iterati
 def run_with(folder: str, rows: list[tuple[int, float | None]], finished: bool = True, seed: int = 0) -> Run:
     """A run folder with these episodes and returns, and a mark that it is finished."""
     run = Run.create(Path(folder), replace(CONFIG, seed=seed))
-    lines = [json.dumps({"episodes": episodes, "return_mean": value}) + "\n" for episodes, value in rows]
+    lines = [json.dumps({"episodes_simulated": episodes, "return_mean": value}) + "\n" for episodes, value in rows]
     run.metrics_path.write_text("".join(lines))
     if finished:
         run.library_path.write_bytes(b"")

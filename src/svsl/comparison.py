@@ -61,7 +61,7 @@ class Curve:
     """A metric of a group over episodes, `(points,)` each; NaN where less than half of the seeds are.
 
     Attributes:
-        episodes: The grid.
+        episodes: The grid; those that were really run.
         seeds: How many seeds there are at each point.
         mean: Over them.
         two_se: Two standard errors.
@@ -204,17 +204,18 @@ def summarise(values: Sequence[float | None] | Array) -> Summary:
 
 
 def learning_curve(group: Group, metric: str) -> Curve | None:
-    """A metric of the runs' `metrics.jsonl` on a common grid of episodes; None if no run has it.
+    """A metric of the runs' `metrics.jsonl` on a common grid of simulated episodes; None if no run has it.
 
-    Between its rows a run is interpolated linearly. After its end a finished run keeps its last value (its library is
-    final), an unfinished one has none.
+    Episodes that are refused before they run (a context outside the box, an impossible movement) cost nothing and do
+    not count, as in the paper. Between its rows a run is interpolated linearly. After its end a finished run keeps its
+    last value (its library is final), an unfinished one has none.
     """
     tracks = []
     for run in group.runs:
         rows = [row for row in run.read_metrics() if row.get(metric) is not None]
         if rows:
             tracks.append(
-                (np.array([[row["episodes"], row[metric]] for row in rows], dtype=np.float64).T, run.finished)
+                (np.array([[row["episodes_simulated"], row[metric]] for row in rows], dtype=np.float64).T, run.finished)
             )
     if not tracks:
         return None

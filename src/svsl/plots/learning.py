@@ -14,13 +14,15 @@ from svsl.gaussians import Array
 from svsl.plots.style import HUES, component_color, save_figure
 from svsl.runs import MetricsRow
 
+_EPISODES = "simulated episodes [million]"  # not those that are refused before they run
+
 
 def learning_figure(metrics: Sequence[MetricsRow], step_based: bool = False) -> Figure:
     """Return and success over episodes."""
     means, drawn = ("mean actions", "drawn actions") if step_based else ("component means", "sampled parameters")
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    episodes = np.array([row["episodes"] for row in metrics]) / 1e6
+    episodes = np.array([row["episodes_simulated"] for row in metrics]) / 1e6
     draw_curve(left, episodes, metrics, "return_mean", means, HUES[0])
     draw_curve(left, episodes, metrics, "return_sampled", drawn, HUES[6])
     # the first components know little of the box: their returns would flatten everything that follows
@@ -38,7 +40,7 @@ def learning_figure(metrics: Sequence[MetricsRow], step_based: bool = False) -> 
 def draw_curve(axes: Axes, episodes: Array, metrics: Sequence[MetricsRow], name: str, label: str, color: str) -> None:
     """One column of the metrics over episodes (in millions)."""
     axes.plot(episodes, [row[name] for row in metrics], "-", marker=".", ms=4, lw=1.2, color=color, label=label)
-    axes.set_xlabel("episodes [million]")
+    axes.set_xlabel(_EPISODES)
     axes.grid(alpha=0.3)
 
 
@@ -84,6 +86,6 @@ def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool
         axes.set_ylim(min(floors) - 0.1 * span - 1e-9, max(tops) + 0.15 * span + 1e-9)
         axes.legend(fontsize=8, title="seeds in brackets", title_fontsize=7)
     axes.set_title("interquartile mean, 95 % bootstrap" if robust else "mean, two standard errors", fontsize=10)
-    axes.set_xlabel("episodes [million]")
+    axes.set_xlabel(_EPISODES)
     axes.set_ylabel(metric.replace("_", " "))
     axes.grid(alpha=0.3)
