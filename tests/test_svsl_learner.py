@@ -133,21 +133,25 @@ def test_light_components_are_removed() -> None:
     assert len(learner.expert_buffer.returns) == len(learner._current)
 
 
-def test_a_component_in_a_local_optimum_is_deleted() -> None:
+@pytest.mark.parametrize(
+    ("factor", "others", "newest", "deleted"),
+    [(5.0, -1.0, -100.0, 1), (5.0, -1.0, -4.9, 0), (5.0, -1.0, -5.1, 1), (1.5, 6.0, 3.1, 0), (1.5, 6.0, 2.9, 1)],
+)
+def test_a_component_in_a_local_optimum_is_deleted(factor: float, others: float, newest: float, deleted: int) -> None:
     task = Unimodal()
-    learner = SVSL(replace(TINY, delete_factor=5.0), space_of(task), stream(0))
+    learner = SVSL(replace(TINY, delete_factor=factor), space_of(task), stream(0))
     while not (len(learner._current) == 2 and learner.iteration == 6 and learner.stage == "expert"):
         advance(learner, task)
     kept = learner._current.experts.bias[0]
     learner.ask()
     assert learner._asked is not None
-    learner.expert_buffer.returns[:] = [[-1.0], [-100.0]]
-    learner.tell(np.where(learner._asked[0] == 0, -1.0, -100.0))
-    assert learner.deleted == 1
+    learner.expert_buffer.returns[:] = [[others], [newest]]
+    learner.tell(np.where(learner._asked[0] == 0, others, newest))
+    assert learner.deleted == deleted
     assert learner.finished == 2
     mixture = learner.mixture()
     assert mixture is not None
-    assert len(mixture) == 1
+    assert len(mixture) == 2 - deleted
     assert not np.array_equal(mixture.experts.bias[0], learner.space.initial_mean)
     np.testing.assert_allclose(mixture.experts.bias[0], kept, atol=0.5)
 

@@ -69,7 +69,8 @@ class SVSLConfig:
     reject_outside: bool = False
     """Fit experts to contexts inside the box only; the others are still asked for, and shape the context steps."""
     delete_factor: float | None = None
-    """Delete a trained component whose mean return is below this many times the others' (for negative returns)."""
+    """Delete a trained component whose mean return is that much worse than the others': of -2 by a factor of 5 is -10,
+    of 2 by a factor of 1.5 is 1 (what is missing is 0.5 times the size of the others' mean)."""
     context_start_std: tuple[float, ...] | None = None
     """Spread of new components' context means around the middle of the box; default 0.6 of its width."""
     context_std: tuple[float, ...] | None = None
@@ -312,7 +313,8 @@ class SVSL:
         if self.config.delete_factor is None or len(self._current) < 2:
             return False
         means = self.expert_buffer.mean_returns()
-        return bool(means[-1] < self.config.delete_factor * means[:-1].mean() < 0)
+        others = means[:-1].mean()
+        return bool(means[-1] < others - (self.config.delete_factor - 1) * abs(others))
 
     def _keep(self, index: IntArray) -> None:
         self._mixture = self._current.select(index)
