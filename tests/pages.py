@@ -20,7 +20,7 @@ import tyro
 from svsl import load_pretrained
 from svsl.cli import COMMANDS, main
 from svsl.experiments import find_experiment
-from svsl.learners.svsl import SVSLConfig
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.pretrained import pretrained_names
 from svsl.runs import Run, config_of
 from svsl.training import make_trainer

@@ -18,7 +18,7 @@ from svsl.cli import main
 from svsl.commands import eval as eval_command
 from svsl.comparison import Group, group_runs, iqm_interval, learning_curve, run_numbers, summarise
 from svsl.learners.hireps import HiREPSConfig
-from svsl.learners.svsl import SVSLConfig
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.plots.learning import draw_learning
 from svsl.runs import Run, RunConfig
 from svsl.training import Trainer

@@ -13,7 +13,8 @@ from helpers import advance, random_mixture, space_of
 from svsl import SkillLibrary, SvslError, Task
 from svsl.cli import main
 from svsl.learners.base import Arrays
-from svsl.learners.svsl import SVSL, SVSLConfig
+from svsl.learners.svsl import SVSL
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.mixture import Mixture
 from svsl.random import stream
 from svsl.runs import Run, RunConfig, config_of

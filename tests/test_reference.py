@@ -9,7 +9,8 @@ from svsl import reference
 from svsl.gaussians import Array
 from svsl.learners.base import Episodes, SearchSpace
 from svsl.learners.buffer import ReplayBuffer
-from svsl.learners.svsl import SVSL, SVSLConfig
+from svsl.learners.svsl import SVSL
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.mixture import Mixture
 
 SPACE = SearchSpace(np.array([-1.0, 0.0]), np.array([1.0, 3.0]), np.array([0.2, -0.1, 0.0]), np.diag([1.0, 0.3, 2.0]))

@@ -20,7 +20,7 @@ from svsl.comparison import run_numbers
 from svsl.experiments import EXPERIMENTS, Arm, Claim, Experiment, arm_config, plan, planned_episodes, seeds_of
 from svsl.learners.hireps import HiREPSConfig
 from svsl.learners.ladips import LaDiPSConfig
-from svsl.learners.svsl import SVSLConfig
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.presets import find_preset
 from svsl.progress import ReproductionDisplay
 from svsl.report import mode_contexts, modes_seen

@@ -12,7 +12,8 @@ from helpers import advance, space_of
 from svsl import SvslError, Task
 from svsl.gaussians import Array
 from svsl.learners.base import SearchSpace
-from svsl.learners.svsl import SVSL, SVSLConfig
+from svsl.learners.svsl import SVSL
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.random import stream
 from toys import Bimodal, Unimodal
 

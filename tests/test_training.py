@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from svsl import SkillLibrary, SvslError
-from svsl.learners.svsl import SVSLConfig
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.presets import find_preset
 from svsl.runs import MetricsRow, Run, RunConfig
 from svsl.training import Status, Trainer

@@ -19,7 +19,8 @@ from svsl import reference
 from svsl.gaussians import Array, IntArray
 from svsl.learners.base import Learner, SearchSpace
 from svsl.learners.fixed_mixture import FixedMixtureConfig
-from svsl.learners.svsl import SVSL, SVSLConfig
+from svsl.learners.svsl import SVSL
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.library import SkillLibrary
 from svsl.presets import find_preset, make_learner
 from svsl.process_pool import available_cores

@@ -10,7 +10,8 @@ from typing import Any
 
 from svsl.errors import SvslError
 from svsl.learners.ladips import LaDiPSConfig
-from svsl.learners.svsl import SVSL, SVSLConfig
+from svsl.learners.svsl import SVSL
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.presets import LearnerConfig, find_preset
 from svsl.runs import RunConfig
 from svsl.tasks import task_factory

@@ -14,7 +14,8 @@ from svsl.learners.base import Learner, SearchSpace
 from svsl.learners.hireps import HiREPS, HiREPSConfig
 from svsl.learners.ladips import LaDiPS, LaDiPSConfig
 from svsl.learners.ppo_config import PPOConfig
-from svsl.learners.svsl import SVSL, SVSLConfig
+from svsl.learners.svsl import SVSL
+from svsl.learners.svsl_config import SVSLConfig
 
 LearnerConfig = SVSLConfig | HiREPSConfig | LaDiPSConfig | PPOConfig
 

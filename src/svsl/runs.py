@@ -20,7 +20,8 @@ from svsl.errors import SvslError
 from svsl.files import folder_lock, read_safetensors, write_bytes, write_safetensors
 from svsl.gaussians import Array
 from svsl.learners.base import Arrays, Learner, SearchSpace, below
-from svsl.learners.svsl import SVSL, SVSLConfig
+from svsl.learners.svsl import SVSL
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.library import SkillLibrary
 from svsl.presets import STEP_LEARNERS, LearnerConfig, config_type, find_preset, make_learner
 from svsl.pretrained import load_pretrained, pretrained_names

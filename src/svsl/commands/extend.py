@@ -9,7 +9,7 @@ from svsl.commands.base import Switch, parse
 from svsl.commands.resume import work_on
 from svsl.commands.train import task_flags
 from svsl.errors import SvslError
-from svsl.learners.svsl import SVSLConfig
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.presets import find_preset
 from svsl.runs import Run, RunConfig, config_of, open_library
 
