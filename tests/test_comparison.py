@@ -11,12 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from rich.table import Table as RichTable
 from scipy.stats import trim_mean
 
 from svsl import SvslError, comparison
 from svsl.cli import main
 from svsl.commands import eval as eval_command
 from svsl.comparison import Group, group_runs, iqm_interval, learning_curve, run_numbers, summarise
+from svsl.console import print_table
 from svsl.learners.hireps import HiREPSConfig
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.plots.learning import draw_learning
@@ -197,3 +199,13 @@ def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     assert "unknown metric 'speed'; these runs have" in capsys.readouterr().err
     assert main(["compare"]) == 2
     assert "compare what?" in capsys.readouterr().err
+
+
+def test_tables_are_not_cut_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    table = RichTable()
+    for heading in ("metric", "a" * 70, "b" * 70):
+        table.add_column(heading)
+    print_table(table)
+    shown = capsys.readouterr().out
+    assert "a" * 70 in shown
+    assert "b" * 70 in shown

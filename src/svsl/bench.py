@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from svsl import reference
+from svsl.console import print_table
 from svsl.gaussians import Array, IntArray
 from svsl.learners.base import Learner, SearchSpace
 from svsl.learners.fixed_mixture import FixedMixtureConfig
@@ -112,7 +112,6 @@ def run(full: bool = False) -> BenchResult:
 
 def show(result: BenchResult) -> None:
     """Prints the result as tables."""
-    console = Console()
     table = Table(title="Updates of one iteration in ms, and how many times longer the straightforward reference takes")
     for name in ("components", "newest", "reference", "all", "reference", "50 iterations", "with episodes"):
         table.add_column(name, justify="right")
@@ -126,7 +125,7 @@ def show(result: BenchResult) -> None:
             f"{row['ratio']:.1f}x",
             f"{row['iteration_ms']:.2f}",
         )
-    console.print(table)
+    print_table(table)
     first, last = COMPONENT_COUNTS[0], COMPONENT_COUNTS[-1]
     print(
         f"an iteration with its episodes, every 50th updating all: {result['growth']:.1f} times the time with "
@@ -147,7 +146,7 @@ def show(result: BenchResult) -> None:
             t["task"], str(t["workers"]), str(t["batch"]), f"{t['episodes_per_s']:.0f}", f"{t['share_of_bare']:.0%}",
             f"{t['us_per_step']:.2f}",
         )  # fmt: skip
-    console.print(table)
+    print_table(table)
     if result["full"] is not None:
         f = result["full"]
         print(

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import numpy as np
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +24,7 @@ from svsl.comparison import (
     to_csv,
 )
 from svsl.comparison import Table as Summaries
+from svsl.console import print_table
 from svsl.errors import SvslError
 from svsl.files import write_bytes
 from svsl.runs import Run
@@ -83,7 +83,7 @@ def show_table(groups: list[Group], table: Summaries) -> None:
         printed.add_column(Text(f"{group.label}\n{seeds_in_words(group)}"))
     for metric in table[groups[0].label]:
         printed.add_row(metric, *(Text("\n".join(in_words(table[group.label][metric]))) for group in groups))
-    Console().print(printed)
+    print_table(printed)
 
 
 def _as_json(groups: list[Group], table: Summaries) -> list[dict[str, object]]:

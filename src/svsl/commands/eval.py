@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from svsl.commands.base import Source, Switch, parse
+from svsl.console import print_table
 from svsl.errors import SvslError
 from svsl.library import SkillLibrary
 from svsl.runs import EVAL_STREAM, Run, import_ppo, open_library, task_of
@@ -87,7 +87,7 @@ def show_evaluation(result: dict[str, object]) -> None:
         rows |= group
     for name, value in rows.items():
         table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
-    Console().print(table)
+    print_table(table)
 
 
 def show_side_by_side(results: dict[str, dict[str, object]]) -> None:
@@ -99,4 +99,4 @@ def show_side_by_side(results: dict[str, dict[str, object]]) -> None:
         if name == "components" or isinstance(value, float):
             values = [result[name] for result in results.values()]
             table.add_row(name, *(f"{v:.4g}" if isinstance(v, float) else str(v) for v in values))
-    Console().print(table)
+    print_table(table)
