@@ -195,6 +195,8 @@ def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     shown = capsys.readouterr().out
     assert "4 seeds, 1 unfinished" in " ".join(shown.split())
     assert "[n/a]" in shown
+    assert main([*command, "--panels", "reward"]) == 2
+    assert "has no option 'reward'; its options: none" in capsys.readouterr().err
     assert main([*command, "--metrics", "speed"]) == 2
     assert "unknown metric 'speed'; these runs have" in capsys.readouterr().err
     assert main(["compare"]) == 2

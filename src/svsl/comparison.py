@@ -95,9 +95,13 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
             first = same[run.config.seed]
             raise SvslError(f"{first.folder} and {run.folder} are the same run twice: same settings, same seed")
         same[run.config.seed] = run
-    members = [tuple(group.values()) for group in groups.values()]
-    labels = _labels([group[0].config for group in members])
-    return [Group(label, group) for label, group in zip(labels, members, strict=True)]
+    return labelled([tuple(group.values()) for group in groups.values()])
+
+
+def labelled(members: Sequence[tuple[Run, ...]]) -> list[Group]:
+    """Groups of runs, each named by what tells it from the others."""
+    labels = _labels([runs[0].config for runs in members])
+    return [Group(label, runs) for label, runs in zip(labels, members, strict=True)]
 
 
 def _traits(config: RunConfig) -> dict[str, object]:

@@ -38,7 +38,6 @@ class Arm:
         preset: Its settings; the task's first (the paper's) unless told.
         settings: Differences from the preset.
         task_options: Differences from the preset's task.
-        panel: Arms of one panel are drawn together.
     """
 
     label: str
@@ -47,7 +46,6 @@ class Arm:
     preset: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     task_options: Mapping[str, object] = field(default_factory=dict)
-    panel: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,7 @@ class Experiment:
         claims: Of the paper.
         figures: Names of `svsl.report.FIGURES`.
         metrics: Columns of the table.
+        panels: Option of the task whose values have learning curves of their own.
         equal_budgets: Give every other learner as many episodes as svsl plans, instead of its preset's.
         shrink_iterations: At a smaller scale, also train each component for a shorter time. A half-trained component
             shows nothing, but on simulated tasks a whole one takes minutes.
@@ -80,6 +79,7 @@ class Experiment:
     claims: tuple[Claim, ...]
     figures: tuple[str, ...]
     metrics: tuple[str, ...]
+    panels: str = ""
     equal_budgets: bool = False
     shrink_iterations: bool = True
 
@@ -179,7 +179,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "step-based": Experiment(
         title="Five-link reacher: svsl against step-based PPO as rewards get sparser",
         arms=tuple(
-            Arm(f"{learner}-{reward}", "reacher5", learner, preset, task_options={"reward": reward}, panel=reward)
+            Arm(f"{learner}-{reward}", "reacher5", learner, preset, task_options={"reward": reward})
             for reward in ("dense", "last10", "last2")
             for learner, preset in (("svsl", reward), ("ppo", None))
         ),
@@ -193,6 +193,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         figures=("learning",),
         metrics=("return_mean", "success_rate", "episodes"),
+        panels="reward",
     ),
 }
 

@@ -67,16 +67,8 @@ def write_report(made: Reproduction, command: str) -> list[tuple[str, Path]]:
 
 
 def _learning(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
-    panels = {arm.panel: [a.label for a in made.arms if a.panel == arm.panel] for arm in made.arms}
-    figures = []
-    for panel, labels in panels.items():
-        chosen = [group for group in groups if group.label in labels]
-        if chosen:
-            name = f"learning-{panel}.png" if panel else "learning.png"
-            path = plot_learning(chosen, made.folder / "figures" / name)
-            caption = "Return and success on fresh contexts over episodes, executing component means"
-            figures.append((path, f"{caption}{f' ({panel})' if panel else ''}."))
-    return figures, []
+    path = plot_learning(groups, made.folder / "figures" / "learning.png", panels=made.experiment.panels)
+    return [(path, "Return and success on fresh contexts over episodes, executing component means.")], []
 
 
 def _entropy(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:

@@ -40,6 +40,8 @@ class Options:
     """Columns of the table, separated by commas: any numbers of svsl eval."""
     out: Path = Path("comparison.png")
     """Picture of the learning curves."""
+    panels: str = ""
+    """Option of the task, such as reward, whose values have curves of their own: their returns cannot be compared."""
     csv: Path | None = None
     """Also write the table into this file."""
     json: Switch = False
@@ -64,7 +66,7 @@ def main(args: list[str]) -> int:
     from svsl.plots.learning import plot_learning
 
     drawn = any(learning_curve(group, "return_mean") for group in groups)
-    figure = plot_learning(groups, options.out) if drawn else None
+    figure = plot_learning(groups, options.out, panels=options.panels) if drawn else None
     if options.json:
         print(json.dumps({"groups": _as_json(groups, table), "figure": str(figure) if figure else None}))
         return 0

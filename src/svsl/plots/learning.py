@@ -9,12 +9,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from svsl.comparison import Group, learning_curve
+from svsl.comparison import Group, labelled, learning_curve
+from svsl.errors import SvslError
 from svsl.gaussians import Array
 from svsl.plots.style import HUES, component_color, save_figure
-from svsl.runs import MetricsRow
+from svsl.runs import MetricsRow, Run
 
 _EPISODES = "simulated episodes [million]"  # not those that are refused before they run
+_FAR_APART = 5  # budgets that differ by more are drawn on a logarithmic axis
 
 
 def learning_figure(metrics: Sequence[MetricsRow], step_based: bool = False) -> Figure:
@@ -45,9 +47,21 @@ def draw_curve(axes: Axes, episodes: Array, metrics: Sequence[MetricsRow], name:
 
 
 def plot_learning(
-    groups: Sequence[Group], path: Path, metrics: Sequence[str] = ("return_mean", "success_rate")
+    groups: Sequence[Group], path: Path, metrics: Sequence[str] = ("return_mean", "success_rate"), panels: str = ""
 ) -> Path:
-    """Draws the curves of groups of seeds: a column a metric, the paper's statistic above and the field's below."""
+    """Draws the curves of groups of seeds: a column a metric, the paper's statistic above and the field's below.
+
+    With `panels`, an option of the task: a column for each of its values, a row a metric, the paper's statistic.
+    """
+    if panels:
+        parts = _parts(groups, panels)
+        figure = Figure(figsize=(4.6 * len(parts), 3.7 * len(metrics)), layout="constrained")
+        grid = figure.subplots(len(metrics), len(parts), squeeze=False)
+        for column, (value, part) in enumerate(parts.items()):
+            for axes, metric in zip(grid[:, column], metrics, strict=True):
+                draw_learning(axes, part, metric, robust=False)
+                axes.set_title(f"{panels} {value}: {axes.get_title()}", fontsize=10)
+        return save_figure(figure, path)
     figure = Figure(figsize=(5.2 * len(metrics), 7.4), layout="constrained")
     for column, metric in enumerate(metrics):
         for row, robust in enumerate((False, True)):
@@ -56,9 +70,21 @@ def plot_learning(
     return save_figure(figure, path)
 
 
+def _parts(groups: Sequence[Group], option: str) -> dict[str, list[Group]]:
+    """The groups by the value of an option of their task, named by what else tells them apart."""
+    parts: dict[str, list[tuple[Run, ...]]] = {}
+    for group in groups:
+        options = group.runs[0].config.task_options
+        if option not in options:
+            known = ", ".join(options) or "none"
+            raise SvslError(f"panels: {group.runs[0].config.task} has no option {option!r}; its options: {known}")
+        parts.setdefault(str(options[option]), []).append(group.runs)
+    return {value: labelled(members) for value, members in parts.items()}
+
+
 def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool) -> None:
     """One curve a group: mean and two standard errors, or (robust) interquartile mean and its bootstrap interval."""
-    tops, floors = [], []
+    tops, floors, ends = [], [], []
     for index, group in enumerate(groups):
         curve = learning_curve(group, metric)
         if curve is None:
@@ -79,11 +105,14 @@ def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool
             label=f"{group.label} ({len(group.runs)})",
         )
         axes.fill_between(curve.episodes / 1e6, low, high, color=color, alpha=0.22, lw=0)
+        ends.append(curve.episodes[-1])
         tops.append(np.nanmax(middle))
         floors.append(min(np.nanquantile(middle, 0.15), middle[np.isfinite(middle)][-1]))
     if tops:  # the first components know little of the box: their returns would flatten everything that follows
         span = max(tops) - min(floors)
         axes.set_ylim(min(floors) - 0.1 * span - 1e-9, max(tops) + 0.15 * span + 1e-9)
+        if max(ends) > _FAR_APART * min(ends):
+            axes.set_xscale("log")
         axes.legend(fontsize=8, title="seeds in brackets", title_fontsize=7)
     axes.set_title("interquartile mean, 95 % bootstrap" if robust else "mean, two standard errors", fontsize=10)
     axes.set_xlabel(_EPISODES)
