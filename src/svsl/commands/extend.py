@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, make_dataclass, replace
 from pathlib import Path
 
 from svsl.commands.base import Switch, parse
-from svsl.commands.resume import work_on
+from svsl.commands.resume import Work, work_on
 from svsl.commands.train import task_flags
 from svsl.errors import SvslError
 from svsl.learners.svsl_config import SVSLConfig
@@ -14,8 +14,8 @@ from svsl.presets import find_preset
 from svsl.runs import Run, RunConfig, config_of, open_library
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Work):
     """Add components to a finished library, also on a changed task."""
 
     out: Path | None = None
@@ -28,12 +28,6 @@ class Options:
     """Fresh contexts of the test after each component."""
     overwrite: Switch = False
     """Replace a run that is already there."""
-    quiet: Switch = False
-    """Show no progress and no results."""
-    checkpoint_s: float = 10.0
-    """Seconds between checkpoints."""
-    workers: int | None = None
-    """Threads of a simulated task; default all cores. The result does not depend on it."""
 
     def __post_init__(self) -> None:
         if self.seed is not None and self.seed < 0:
@@ -75,7 +69,7 @@ def main(args: list[str]) -> int:
     folder = run.out or _default_folder(source, old_run)
     if old_run is not None and folder.resolve() == old_run.folder.resolve():
         raise SvslError(f"{folder} holds the library to extend; choose another --out")
-    return work_on(Run.create(folder, config, run.overwrite, base), run.quiet, run.checkpoint_s, run.workers)
+    return work_on(run, config, lambda: Run.create(folder, config, run.overwrite, base))
 
 
 def _default_folder(source: str, run: Run | None) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -15,12 +15,10 @@ from svsl.runs import Run, RunConfig
 from svsl.tasks import Task
 
 
-@dataclass(frozen=True)
-class Options:
-    """Go on with an interrupted run as if it had never stopped."""
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """How a run is worked on; nothing of it changes the result."""
 
-    folder: Folder
-    """The run folder."""
     quiet: Switch = False
     """Show no progress and no results."""
     checkpoint_s: float = 10.0
@@ -33,6 +31,14 @@ class Options:
     """The cluster; default the environment's RAY_ADDRESS, or a Ray of its own on this machine."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options(Work):
+    """Go on with an interrupted run as if it had never stopped."""
+
+    folder: Folder
+    """The run folder."""
+
+
 def main(args: list[str]) -> int:
     """Goes on with a run."""
     options = parse(Options, args, "svsl resume")
@@ -40,8 +46,7 @@ def main(args: list[str]) -> int:
     if run.finished:
         print(f"{run.folder} is finished: nothing to resume", file=sys.stderr)
         return 0
-    with episodes_on(options.backend, options.ray_address, run.config) as task:
-        return work_on(run, options.quiet, options.checkpoint_s, options.workers, task)
+    return work_on(options, run.config, lambda: run)
 
 
 @contextmanager
@@ -56,18 +61,26 @@ def episodes_on(backend: str, ray_address: str | None, config: RunConfig) -> Ite
         yield RayTask(config.task, config.task_options)
 
 
-def work_on(run: Run, quiet: bool, checkpoint_s: float, workers: int | None, task: Task | None = None) -> int:
-    """Trains a run to its end or to Ctrl-C, then shows its numbers and draws its figures."""
+def work_on(work: Work, config: RunConfig, opened: Callable[[], Run]) -> int:
+    """Trains a run to its end or to Ctrl-C, then shows its numbers and draws its figures.
+
+    Args:
+        work: How.
+        config: Of the run.
+        opened: Opens or makes the run's folder; not called before the cluster, if there shall be one, was reached.
+    """
     from svsl.progress import ProgressDisplay
     from svsl.training import make_trainer, stop_on_signals
 
-    trainer = make_trainer(run, checkpoint_s, workers, task)
-    title = f"{run.config.task} seed {run.config.seed}"
-    with stop_on_signals() as stop, ProgressDisplay(title, quiet) as display:
-        finished = trainer.train(display, stop)
+    with episodes_on(work.backend, work.ray_address, config) as task:
+        run = opened()
+        trainer = make_trainer(run, work.checkpoint_s, work.workers, task)
+        title = f"{config.task} seed {config.seed}"
+        with stop_on_signals() as stop, ProgressDisplay(title, work.quiet) as display:
+            finished = trainer.train(display, stop)
     if not finished:
         return complain(f"stopped and saved; svsl resume {run.folder} goes on", code=130)
-    if not quiet:
+    if not work.quiet:
         show_evaluation(evaluate_run(run))
         draw(run)
         print(f"{run.product_path.stem:8} {run.product_path}")

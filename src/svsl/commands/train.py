@@ -9,21 +9,21 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import docstring_parser
 import tyro
 
 from svsl.commands.base import Switch, parse
-from svsl.commands.resume import episodes_on, work_on
+from svsl.commands.resume import Work, work_on
 from svsl.errors import SvslError
 from svsl.presets import find_preset
 from svsl.runs import Run, RunConfig
 from svsl.tasks import REGISTRY, task_factory
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Work):
     """Train a skill library on a task and draw its figures."""
 
     out: Path | None = None
@@ -38,16 +38,6 @@ class Options:
     """Fresh contexts of the test after each component."""
     overwrite: Switch = False
     """Replace a run that is already there."""
-    quiet: Switch = False
-    """Show no progress and no results."""
-    checkpoint_s: float = 10.0
-    """Seconds between checkpoints."""
-    workers: int | None = None
-    """Threads or processes of a simulated task; default all cores. The result does not depend on it."""
-    backend: Literal["local", "ray"] = "local"
-    """Where episodes run: on this machine, or spread over a Ray cluster."""
-    ray_address: str | None = None
-    """The cluster; default the environment's RAY_ADDRESS, or a Ray of its own on this machine."""
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -83,8 +73,7 @@ def main(args: list[str]) -> int:
     config.check()  # an impossible configuration is refused before a folder is made
     file_name = re.sub(r"[^-.\w]+", ".", task)
     folder = run.out or Path("runs") / f"{file_name}-seed{run.seed}"
-    with episodes_on(run.backend, run.ray_address, config) as evaluated:
-        return work_on(Run.create(folder, config, run.overwrite), run.quiet, run.checkpoint_s, run.workers, evaluated)
+    return work_on(run, config, lambda: Run.create(folder, config, run.overwrite))
 
 
 def _split_task(args: list[str]) -> tuple[str | None, list[str]]:
