@@ -39,7 +39,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     for name in (
         "svsl.SkillLibrary.sample",
         "svsl.tasks.mujoco_task.MujocoTask",
-        "svsl.learners.svsl.SVSLConfig.alpha",
+        "svsl.learners.svsl_config.SVSLConfig.alpha",
     ):
         assert f'id="{name}"' in pages["api.html"]
 

@@ -82,9 +82,45 @@ def test_the_planned_work_is_the_work_done(freeze: bool) -> None:
     learner = SVSL(replace(TINY, components=3), space_of(task), stream(0), random_mixture(stream(1), 4, 2, 3), freeze)
     asked = advance(learner, task)
     while learner.stage != "weights":
-        assert learner.progress.work == pytest.approx(asked / learner._planned_episodes(3, 6), abs=0.05)
+        assert learner.progress.work == pytest.approx(asked / learner.planned_episodes(3, 6), abs=0.05)
         asked += advance(learner, task)
-    assert asked == learner._planned_episodes(3, 6)
+    assert asked == learner.planned_episodes(3, 6)
+
+
+def test_all_new_components_can_start_at_episodes_of_the_old_ones() -> None:
+    task = Unimodal()
+    base = random_mixture(stream(1), 2, 2, 3)
+    learner = SVSL(replace(TINY, fresh=0, seeded_iterations=3), space_of(task), stream(0), base)
+    before = learner.mixture()
+    assert before is not None
+    assert (len(before), len(learner._current)) == (2, 2)
+    asked = advance(learner, task)
+    assert asked == 2 * learner.batch_sizes["fill"], "first the old ones, so that there are episodes to start from"
+    assert (learner.milestone, learner.stage, len(learner._current)) == (1, "fill", 3)
+    trained_so_far = learner.mixture()
+    assert trained_so_far is not None
+    assert len(trained_so_far) == 2
+    started = learner._current.contexts.bias[2]
+    assert (learner.expert_buffer.contexts[:2] == started).all(axis=2).any()
+    while learner.stage != "weights":
+        asked += advance(learner, task)
+    assert asked == learner.planned_episodes(2, 3)
+    helpers.assert_continues_bit_for_bit(
+        lambda seed: SVSL(replace(TINY, fresh=0), space_of(task), stream(seed), base), task
+    )
+
+
+def test_components_from_stored_episodes_need_fewer_iterations() -> None:
+    task = Unimodal()
+    config = SVSLConfig(components=2, iterations=10, kl_expert=0.02)
+    base = trained(task, replace(config, components=1, iterations=150)).mixture()
+    assert base is not None
+    config = replace(config, min_weight=0.0)
+    from_episodes, from_scratch = (
+        trained(task, replace(config, fresh=fresh), base).expert_buffer.mean_returns()[1:] for fresh in (0, None)
+    )
+    assert from_episodes.min() > 0.5 * from_scratch.max(), (from_episodes, from_scratch)
+    assert len(from_episodes) == len(from_scratch) == 2
 
 
 def test_the_second_way_is_added_to_a_library_that_knows_the_first() -> None:

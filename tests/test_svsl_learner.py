@@ -92,17 +92,65 @@ def test_episode_counts_are_those_of_the_paper() -> None:
     assert isinstance(paper, SVSLConfig)
     assert (paper.resolved(space).context_batch, paper.resolved(space).expert_batch) == (5, 81)
     learner = SVSL(paper, space, stream(0))
-    assert learner._planned_episodes(60, 350) + 60 * 136 == 2_887_860
+    assert learner.planned_episodes(60, 350) + 60 * 136 == 2_887_860
 
     learner = SVSL(TINY, space_of(task), stream(0))
     asked = 0
     while learner.stage != "weights":
         assert learner.progress.work == pytest.approx(
-            asked / learner._planned_episodes(3, 6), abs=0.05
+            asked / learner.planned_episodes(3, 6), abs=0.05
         )  # a context step may be under way
         asked += advance(learner, task)
-    assert asked == learner._planned_episodes(3, 6)
+    assert asked == learner.planned_episodes(3, 6)
     assert learner.progress.work == 1
+
+
+@pytest.mark.parametrize("fresh", [0, 1, 2])
+def test_planned_episodes_with_shorter_training_from_stored_episodes(fresh: int) -> None:
+    task = Unimodal()
+    learner = SVSL(replace(TINY, fresh=fresh, seeded_iterations=3), space_of(task), stream(0))
+    asked = 0
+    while learner.stage != "weights":
+        asked += advance(learner, task)
+    assert asked == learner.planned_episodes(3, 3)
+    each = learner.batch_sizes["context"] + learner.batch_sizes["expert"]
+    iterations = [6, 3, 3] if fresh < 2 else [6, 6, 3]
+    together = sum(number * (count // 3) for number, count in enumerate(iterations))
+    assert asked == 3 * learner.batch_sizes["fill"] + each * (sum(iterations) + together)
+
+
+def test_a_component_starts_at_a_good_episode_beside_what_is_covered_little() -> None:
+    """Against a brute-force search, on buffers filled by hand."""
+    task = Unimodal()
+    learner = SVSL(replace(TINY, fresh=2), space_of(task), stream(0))
+    while not (len(learner._current) == 2 and learner.stage == "expert"):
+        advance(learner, task)
+    rng, buffer = stream(7), learner.expert_buffer
+    buffer.contexts[:] = rng.uniform(task.context_low, task.context_high, buffer.contexts.shape)
+    buffer.contexts[1] *= 0.5
+    buffer.parameters[:], buffer.returns[:] = rng.random(buffer.parameters.shape), rng.random(buffer.returns.shape)
+    buffer.filled[1] = buffer.size - 5
+    buffer.contexts[1, -5:], buffer.returns[1, -5:] = 0.0, 99.0  # empty places are no episodes
+    same_draws = stream(0)
+    same_draws.bit_generator.state = learner.rng.bit_generator.state
+    width = task.context_high - task.context_low
+    goals = [task.context_low + width * same_draws.random(2) for _ in range(3)]
+    mixture = learner._current
+    densities = [np.exp(mixture.log_context_joint(goal[None])).sum() for goal in goals]
+    goal = goals[int(np.argmin(densities))]
+    episodes = [(k, i) for k in range(2) for i in range(buffer.size) if i < buffer.filled[k]]
+    episodes.sort(key=lambda place: float((((buffer.contexts[place] - goal) / width) ** 2).sum()))
+    owner, slot = max(episodes[:10], key=lambda place: float(buffer.returns[place]))
+
+    learner.component = 3
+    learner._add_component()
+    new = learner._current.select(np.array([2]))
+    context = buffer.contexts[owner, slot]
+    np.testing.assert_array_equal(new.contexts.bias[0], context)
+    np.testing.assert_array_equal(new.contexts.chol[0], mixture.contexts.chol[owner])
+    np.testing.assert_array_equal(new.experts.gain[0], mixture.experts.gain[owner])
+    np.testing.assert_allclose(new.component_means(context[None], np.array([0]))[0], buffer.parameters[owner, slot])
+    np.testing.assert_allclose(new.experts.cov[0], mixture.experts.cov[owner] + 0.01 * task.initial_cov, rtol=1e-9)
 
 
 def test_weights_are_uniform_until_the_end_and_then_prefer_better_components() -> None:
@@ -184,7 +232,10 @@ def test_rejection_gives_experts_contexts_inside_the_box_only() -> None:
     assert outside > 0
 
 
-@pytest.mark.parametrize("config", [TINY, replace(TINY, reject_outside=True, delete_factor=1.0)])
+@pytest.mark.parametrize(
+    "config",
+    [TINY, replace(TINY, reject_outside=True, delete_factor=1.0), replace(TINY, fresh=1, seeded_iterations=4)],
+)
 def test_every_state_continues_bit_for_bit(config: SVSLConfig) -> None:
     task = Bimodal()
     helpers.assert_continues_bit_for_bit(lambda seed: SVSL(config, space_of(task), stream(seed)), task)
@@ -222,6 +273,8 @@ def test_hopeless_targets_leave_the_component_as_it_was() -> None:
         ({"kl_expert": 0.0}, "kl_expert: expected above 0"),
         ({"alpha": -1.0}, "alpha: expected at least 0"),
         ({"delete_factor": 0.5}, "delete_factor"),
+        ({"fresh": -1}, "fresh"),
+        ({"seeded_iterations": 0}, "seeded_iterations"),
     ],
 )
 def test_impossible_settings_are_refused(change: dict[str, float], message: str) -> None:

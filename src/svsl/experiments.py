@@ -276,8 +276,6 @@ def planned_episodes(config: RunConfig) -> float:
         return float(getattr(settings, "episodes", several))
     learner = config.make_learner(config.make_task())
     assert isinstance(learner, SVSL)
-    settings, sizes = learner.config, learner.batch_sizes
-    components, step = settings.components, sizes["context"] + sizes["expert"]
-    everyone = settings.iterations // settings.finetune_every * components * (components - 1) / 2
-    weights = components * sizes["weights"] if settings.weight_iterations else 0
-    return float(components * (sizes["fill"] + settings.iterations * step) + everyone * step + weights)
+    last = learner.config.components
+    weights = last * learner.batch_sizes["weights"] if learner.config.weight_iterations else 0
+    return float(learner.planned_episodes(last, learner.iterations_of(last)) + weights)

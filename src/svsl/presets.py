@@ -128,7 +128,16 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
         "paper": Preset(_TABLE_TENNIS),
         # plain distances are steep near the target: a component needs more entropy to keep its part of the box wide
         "efficient": Preset(
-            replace(_TABLE_TENNIS, beta=0.5, expert_batch=26, buffer=1134, reject_outside=True, delete_factor=1.5),
+            replace(
+                _TABLE_TENNIS,
+                beta=0.5,
+                expert_batch=26,
+                buffer=1134,
+                reject_outside=True,
+                delete_factor=1.5,
+                fresh=8,
+                seeded_iterations=300,
+            ),
             {"distance": "plain"},
         ),
     },

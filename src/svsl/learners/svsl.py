@@ -28,6 +28,9 @@ _STAGES = get_args(Stage)
 _CONTEXT_STD_LIMITS = (5e-5, 3.0)  # in units of the context scale
 _REJECTION_ROUNDS = 20
 _BLOCK = 16  # components updated together
+_GOALS = 3  # random contexts, of which a new component starts next to the one that is covered least
+_NEAR = 10  # stored episodes, of which it starts at the best
+_SEARCH = 0.1  # of the task's initial standard deviation is how wide it searches around that
 
 
 class SVSL:
@@ -74,7 +77,8 @@ class SVSL:
             self.context_buffer.append_component()
             self.expert_buffer.append_component()
         self._asked: tuple[IntArray, Episodes, int] | None = None
-        self._add_component()
+        if not (self.base and self._seeded(1)):
+            self._add_component()  # otherwise as soon as there are episodes to start from
 
     # ---- the protocol -------------------------------------------------------------------------------------------
 
@@ -102,6 +106,8 @@ class SVSL:
         if self.stage == "fill":
             self.stage, self.iteration = "context", 1
             self.finished += self.base > 0 and self.finished == 0
+            if len(self._current) == self.base:
+                self._add_component()
             return
         if self.stage == "context":
             self._update_contexts(index)
@@ -111,7 +117,7 @@ class SVSL:
             self._store(owners[first:], episodes, returns, slice(first, None))
         self._update_experts(index)
         self.stage = "context"
-        if self.iteration == self.config.iterations:
+        if self.iteration == self.iterations_of(self.component):
             self._finish_component()
         else:
             self.iteration += 1
@@ -129,24 +135,24 @@ class SVSL:
     @property
     def progress(self) -> Progress:
         """Where training stands."""
-        total, planned = self._planned_episodes(self.config.components, self.config.iterations), 0
+        last = self.config.components
+        total, planned = self.planned_episodes(last, self.iterations_of(last)), 0
         if self.stage in ("weights", "done"):
             planned = total
         else:
-            planned = self._planned_episodes(self.component, self.iteration - (self.stage in ("context", "expert")))
+            planned = self.planned_episodes(self.component, self.iteration - (self.stage in ("context", "expert")))
         recent = self.expert_buffer.mean_returns()
         counts = {"failed_steps": self.failed_steps, "deleted": self.deleted}
         newest = float(recent[-1]) if len(recent) else float("nan")
-        config = self.config
         return Progress(
-            self.component, config.components, self.iteration, config.iterations, planned / total, newest, counts
+            self.component, last, self.iteration, self.iterations_of(self.component), planned / total, newest, counts
         )
 
     def mixture(self) -> Mixture | None:
         """The finished components; uniform weights until the last update."""
         if self.stage in ("weights", "done"):
             return self._mixture
-        trained = len(self._current) - 1
+        trained = len(self._current) - (len(self._current) > self.base)
         return self._current.select(np.arange(trained)) if trained else None
 
     def state(self) -> Arrays:
@@ -189,18 +195,49 @@ class SVSL:
         return np.arange(self.frozen if self.iteration % self.config.finetune_every == 0 else count - 1, count)
 
     def _add_component(self) -> None:
-        config, space = self.config, self.space
-        middle = 0.5 * (space.context_low + space.context_high)
-        mean = middle + np.array(config.context_start_std) * self.rng.standard_normal(len(middle))
-        contexts = LinearGaussian.unconditional(mean[None], np.diag(np.array(config.context_std))[None])
-        gain = np.zeros((1, len(space.initial_mean), len(middle)))
-        experts = LinearGaussian.build(gain, space.initial_mean[None], np.linalg.cholesky(space.initial_cov)[None])
+        seeded = self._seeded(self.component)
+        contexts, experts = self._start_at_an_episode() if seeded else self._start_at_random()
         if self._mixture is not None:
             contexts, experts = self._mixture.contexts.append(contexts), self._mixture.experts.append(experts)
         self._mixture = Mixture(np.full(len(contexts), -np.log(len(contexts))), contexts, experts)
         self.context_buffer.append_component()
         self.expert_buffer.append_component()
         self.stage, self.iteration = "fill", 0
+
+    def _seeded(self, component: int) -> bool:
+        """Whether the component of that number, from 1, starts at a stored episode."""
+        fresh = self.config.fresh
+        return fresh is not None and component > max(fresh, 0 if self.base else 1)
+
+    def iterations_of(self, component: int) -> int:
+        """Iterations of the component of that number, from 1."""
+        return (self.config.seeded_iterations if self._seeded(component) else None) or self.config.iterations
+
+    def _start_at_random(self) -> tuple[LinearGaussian, LinearGaussian]:
+        config, space = self.config, self.space
+        middle = 0.5 * (space.context_low + space.context_high)
+        mean = middle + np.array(config.context_start_std) * self.rng.standard_normal(len(middle))
+        contexts = LinearGaussian.unconditional(mean[None], np.diag(np.array(config.context_std))[None])
+        gain = np.zeros((1, len(space.initial_mean), len(middle)))
+        experts = LinearGaussian.build(gain, space.initial_mean[None], np.linalg.cholesky(space.initial_cov)[None])
+        return contexts, experts
+
+    def _start_at_an_episode(self) -> tuple[LinearGaussian, LinearGaussian]:
+        """The best of the stored episodes nearest to a context that is covered little, and its component around it."""
+        space, buffer = self.space, self.expert_buffer
+        width = space.context_high - space.context_low
+        goals = space.context_low + width * self.rng.random((_GOALS, len(width)))
+        goal = goals[logsumexp(self._current.log_context_joint(goals)).argmin()]
+        distance = (((buffer.contexts - goal) / width) ** 2).sum(axis=2)
+        distance[np.arange(buffer.size) >= buffer.filled[:, None]] = np.inf
+        near = np.argsort(distance, axis=None)[:_NEAR]
+        owner, slot = np.unravel_index(near[buffer.returns.ravel()[near].argmax()], distance.shape)
+        context, parameters = buffer.contexts[owner, slot], buffer.parameters[owner, slot]
+        old = self._current.select(np.array([owner]))
+        contexts = LinearGaussian.unconditional(context[None], old.contexts.chol)
+        bias = parameters - old.experts.gain[0] @ context
+        cov = old.experts.cov + _SEARCH**2 * space.initial_cov
+        return contexts, LinearGaussian.build(old.experts.gain, bias[None], np.linalg.cholesky(cov))
 
     def _finish_component(self) -> None:
         self.finished += 1
@@ -267,14 +304,15 @@ class SVSL:
             parameters, returns = parameters[inside], returns[inside]
         self.expert_buffer.push(owners, contexts, parameters, returns)
 
-    def _planned_episodes(self, component: int, iteration: int) -> int:
+    def planned_episodes(self, component: int, iteration: int) -> int:
         """Episodes asked for (without rejections) until this iteration of this component is done."""
-        sizes, every = self.batch_sizes, self.config.finetune_every
-        each = sizes["context"] + sizes["expert"]
-        shared, before, old = self.config.iterations // every, component - 1, self.base - self.frozen
-        alone = sizes["fill"] + (self.config.iterations - shared) * each
-        done = before * alone + shared * each * before * (component + 2 * old) // 2
-        return done + (1 + self.base) * sizes["fill"] + each * (iteration + (iteration // every) * (before + old))
+        sizes, old = self.batch_sizes, self.base - self.frozen
+        total = self.base * sizes["fill"]
+        for number in range(1, component + 1):
+            iterations = self.iterations_of(number) if number < component else iteration
+            together = iterations // self.config.finetune_every * (number - 1 + old)
+            total += sizes["fill"] + (iterations + together) * (sizes["context"] + sizes["expert"])
+        return total
 
     # ---- the updates --------------------------------------------------------------------------------------------
 

@@ -50,6 +50,11 @@ class SVSLConfig:
     delete_factor: float | None = None
     """Delete a trained component whose mean return is that much worse than the others': of -2 by a factor of 5 is -10,
     of 2 by a factor of 1.5 is 1 (what is missing is 0.5 times the size of the others' mean)."""
+    fresh: int | None = None
+    """Components that start at random with the task's initial search; default all. The others start at a good stored
+    episode beside contexts that are covered little: they learn far faster, but do much the same as their neighbours."""
+    seeded_iterations: int | None = None
+    """Iterations of a component that starts at a stored episode; default as many as of the others."""
     context_start_std: tuple[float, ...] | None = None
     """Spread of new components' context means around the middle of the box; default 0.6 of its width."""
     context_std: tuple[float, ...] | None = None
@@ -65,7 +70,8 @@ class SVSLConfig:
             _require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
         for name in ("alpha", "beta", "beta_weight", "weight_iterations", "min_weight"):
             _require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
-        for name in ("context_batch", "expert_batch", "buffer"):
+        _require(self.fresh is None or self.fresh >= 0, "fresh", "at least 0", self.fresh)
+        for name in ("context_batch", "expert_batch", "buffer", "seeded_iterations"):
             value = getattr(self, name)
             _require(value is None or value >= 1, name, "at least 1", value)
         _require(
