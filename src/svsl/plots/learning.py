@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from svsl.comparison import Group, labelled, learning_curve
 from svsl.errors import SvslError
@@ -113,6 +114,7 @@ def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool
         axes.set_ylim(min(floors) - 0.1 * span - 1e-9, max(tops) + 0.15 * span + 1e-9)
         if max(ends) > _FAR_APART * min(ends):
             axes.set_xscale("log")
+            axes.xaxis.set_minor_formatter(NullFormatter())
         axes.legend(fontsize=8, title="seeds in brackets", title_fontsize=7)
     axes.set_title("interquartile mean, 95 % bootstrap" if robust else "mean, two standard errors", fontsize=10)
     axes.set_xlabel(_EPISODES)
