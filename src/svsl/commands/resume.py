@@ -17,7 +17,7 @@ from svsl.tasks import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """How a run is worked on; nothing of it changes the result."""
+    """How a run is worked on, whatever it learns."""
 
     quiet: Switch = False
     """Show no progress and no results."""
