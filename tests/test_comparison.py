@@ -134,6 +134,9 @@ def test_a_finished_run_keeps_its_last_value_an_unfinished_one_has_none() -> Non
     assert alone is not None
     assert np.isnan(alone.mean[alone.episodes > 400]).all(), "one of three seeds is no curve"
     assert learning_curve(Group("g", (short,)), "no_such_metric") is None
+    few = Group("g", (long, run_with("none1", [], False, 4), run_with("none2", [], False, 5)))
+    assert learning_curve(few, "return_mean") is None
+    draw_learning(Figure().subplots(), [few], "return_mean", robust=True)
 
 
 def test_the_drawing_shows_the_curve_and_its_band() -> None:

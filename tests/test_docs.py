@@ -89,7 +89,8 @@ def test_the_tutorial_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_readme_and_its_library_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    (use,) = write_modules(PAGES["README.md"], monkeypatch)
+    train, use = write_modules(PAGES["README.md"], monkeypatch)
+    assert int(_python(train + "\nprint(len(library))")[0]) > 1
     for words in (words for words in shell(PAGES["README.md"]) if "my_task:Throw" in words):
         run(words, monkeypatch)
     assert _python(use + "\nprint(len(skill.theta), library.gating([4.0]).sum().round(6))") == ["2 1.0"]

@@ -114,6 +114,9 @@ def _not_positive(arrays: Arrays) -> None:
         (_not_positive, "'cov': a covariance is not positive definite"),
         (lambda a: a.update(cov=np.asarray(a["cov"]) + np.triu(np.ones((3, 3)), 1)), "not symmetric"),
         (lambda a: a.pop("gain"), "array 'gain' is missing"),
+        (lambda a: a.pop("bias"), "array 'bias' is missing"),
+        (lambda a: a.pop("context_low"), "array 'context_low' is missing"),
+        (lambda a: a.update(bias=np.array(0.5)), "expected float64"),
         (lambda a: a.update(bias=np.zeros((4, 2))), "expected float64"),
         (lambda a: a.update(bias=np.full((4, 3), np.nan)), "not finite"),
         (lambda a: a.update(log_weights=np.zeros(4)), "do not sum to 1"),
@@ -158,6 +161,10 @@ def test_wrong_queries_say_what_was_expected(library: SkillLibrary) -> None:
         library.gating(np.zeros(3))
     with pytest.raises(SvslError, match="component: expected whole numbers from 0 to 3, got 4"):
         library.mean(np.zeros(2), 4)
+    with pytest.raises(SvslError, match="context: has values that are NaN or infinite"):
+        library.sample([0.0, np.nan], stream(0))
+    with pytest.raises(SvslError, match="context: expected 2 numbers, got 'here'"):
+        library.gating("here")
     with pytest.raises(SvslError, match="2 rows against 3"):
         library.log_prob(np.zeros((2, 2)), np.zeros((3, 3)))
 

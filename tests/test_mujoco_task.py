@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from svsl import Outcome, SvslError
 from svsl.gaussians import Array
+from svsl.playback import motion
 from svsl.primitives import throw
 from svsl.random import stream
 from svsl.simulation.rendering import SceneRenderer
@@ -236,3 +237,28 @@ def test_a_model_without_a_camera_is_drawn() -> None:
     picture = renderer.last_frame(np.array([0.5, 1.0]), np.zeros(9))
     renderer.close()
     assert picture.shape == (60, 80, 3)
+
+
+def test_a_batch_of_which_nothing_can_be_run_is_not_scored() -> None:
+    class Strict(Swing):
+        def score(self, contexts: Array, parameters: Array, rollout: Rollout) -> Outcome:
+            assert len(contexts)
+            return super().score(contexts, parameters, rollout)
+
+    task = Strict()
+    contexts, parameters = batch(task, 200)
+    contexts[:150] += 10.0  # the first batch of 128 lies outside as a whole
+    outcome = task.evaluate(contexts, parameters, stream(0))
+    assert (outcome.returns[:150] < -50).all()
+    ball = np.asarray(outcome.info["ball"], dtype=np.float64)
+    assert np.isnan(ball[:150]).all()
+    assert np.isfinite(ball[150:]).all()
+    np.testing.assert_array_equal(outcome.info["simulated"], np.arange(200) >= 150)
+
+
+def test_a_task_of_ones_own_can_be_watched() -> None:
+    task = Swing()
+    contexts, parameters = batch(task, 1)
+    shown = motion(task, contexts[0], parameters[0])
+    assert len(shown.poses) == task.steps
+    assert shown.duration_s == pytest.approx(0.39)

@@ -199,7 +199,7 @@ def test_the_command_line_connects_stops_and_reports(
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     assert main(["reproduce", "x", "--backend", "ray", "--quiet"]) == 1
     out, err = capsys.readouterr()
-    assert "bad-seed0 failed: task 'toys:Crashes' failed: ZeroDivisionError: the robot is on fire" in err
+    assert "bad-seed0 failed: task Crashes failed: ZeroDivisionError: the robot is on fire" in err
     assert "report   runs/x/report.html" in out
 
     # a wish to stop reaches the tasks, which save

@@ -205,7 +205,7 @@ def test_a_crash_of_one_seed_never_stops_the_others(
     assert main(["reproduce", "bad", "--seeds", "2", "--quiet"]) == 1
     out, err = capsys.readouterr()
     for seed in (0, 1):
-        assert f"bad-seed{seed} failed: task 'toys:Crashes' failed: ZeroDivisionError: the robot is on fire" in err
+        assert f"bad-seed{seed} failed: task Crashes failed: ZeroDivisionError: the robot is on fire" in err
         assert Path(f"runs/bad/good-seed{seed}/library.safetensors").exists()
         assert "the robot is on fire" in Path(f"runs/bad/bad-seed{seed}/log.txt").read_text()
     assert "report   runs/bad/report.html" in out

@@ -205,6 +205,28 @@ def test_a_component_in_a_local_optimum_is_deleted(factor: float, others: float,
     np.testing.assert_allclose(mixture.experts.bias[0], kept, atol=0.5)
 
 
+def test_a_component_without_episodes_in_the_box_is_deleted_and_does_not_hide_others() -> None:
+    learner = SVSL(
+        replace(TINY, delete_factor=2.0), space_of(Unimodal()), stream(0), helpers.random_mixture(stream(1), 2, 2, 3)
+    )
+    returns, filled = learner.expert_buffer.returns, learner.expert_buffer.filled
+    returns[:] = [[-1.0], [-9.0], [-5.0]]
+    filled[:] = [4, 0, 4]
+    assert learner._newest_is_stuck()
+    returns[2] = -1.5
+    assert not learner._newest_is_stuck()
+    filled[:] = [4, 4, 0]
+    assert learner._newest_is_stuck()
+    filled[:] = [0, 0, 4]
+    assert not learner._newest_is_stuck()
+
+
+def test_the_heaviest_component_stays() -> None:
+    mixture = trained(Unimodal(), replace(TINY, min_weight=0.99, beta_weight=1e3)).mixture()
+    assert mixture is not None
+    assert len(mixture) == 1
+
+
 def test_the_unfinished_component_is_left_out() -> None:
     task = Unimodal()
     learner = SVSL(TINY, space_of(task), stream(0))
@@ -275,6 +297,7 @@ def test_hopeless_targets_leave_the_component_as_it_was() -> None:
         ({"delete_factor": 0.5}, "delete_factor"),
         ({"fresh": -1}, "fresh"),
         ({"seeded_iterations": 0}, "seeded_iterations"),
+        ({"min_weight": 1.0}, "min_weight: expected at least 0 and below 1"),
     ],
 )
 def test_impossible_settings_are_refused(change: dict[str, float], message: str) -> None:

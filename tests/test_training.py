@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import random
@@ -11,15 +13,18 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from svsl import SkillLibrary, SvslError
+from svsl import Outcome, SkillLibrary, SvslError
+from svsl.gaussians import Array
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.presets import find_preset
 from svsl.runs import MetricsRow, Run, RunConfig
 from svsl.training import Status, Trainer
+from toys import Unimodal
 
 SMALL = SVSLConfig(components=3, iterations=12, finetune_every=4, weight_iterations=5, kl_expert=0.1)
 
@@ -196,6 +201,67 @@ def test_metrics_of_a_killed_process_may_end_in_half_a_line(tmp_path: Path) -> N
     assert run.read_metrics() == [{"episodes": 1, "return_mean": None}]
     run.truncate_metrics(1)
     assert run.metrics_path.read_text().count("\n") == 1
+
+
+def test_a_power_cut_costs_no_row_that_a_checkpoint_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.create(tmp_path / "run", config())
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    run.append_metrics({"episodes": 1})
+    assert run.metrics_path.stat().st_ino in synced
+    with open(run.metrics_path, "ab") as file:
+        file.write(b"\0" * 40 + b"\n" + b'{"episodes": 3}\n')
+    assert [row["episodes"] for row in run.read_metrics()] == [1, 3]
+
+
+def test_what_a_killed_write_left_is_removed(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", config())
+    for name in (".checkpoint.safetensors.x7_a", ".metrics.jsonl.b", ".library.safetensors.c"):
+        (run.folder / name).write_text("half")
+    Trainer(run).train(silent)
+    assert sorted(p.name for p in run.folder.iterdir() if p.name.startswith(".")) == [".lock"]
+
+
+def test_a_file_system_without_locks_is_no_other_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.create(tmp_path / "run", config())
+
+    def flock(file: object, how: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert Trainer(run).train(silent)
+
+
+class Tuple(Unimodal):
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        return cast("Any", (np.zeros(len(contexts)), np.zeros(len(contexts), bool)))
+
+
+class OnlyInTests(Unimodal):
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        if len(contexts) == 500:
+            raise ZeroDivisionError("in a test")
+        return super().evaluate(contexts, parameters, rng)
+
+
+class Lists(Unimodal):
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        good = super().evaluate(contexts, parameters, rng)
+        return Outcome(cast("Any", good.returns.tolist()), cast("Any", good.success.tolist()))
+
+
+def test_mistakes_of_a_task_are_told_in_one_line(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "tuple", config())
+    with pytest.raises(SvslError, match=r"Tuple: evaluate returned a tuple; return svsl.Outcome.* svsl resume"):
+        Trainer(run, task=Tuple()).train(silent)
+    run = Run.create(tmp_path / "tests", config())
+    with pytest.raises(SvslError, match=r"ZeroDivisionError: in a test \(test_training.py line \d+\).* svsl resume"):
+        Trainer(run, task=OnlyInTests()).train(silent)
+    assert Trainer(Run.create(tmp_path / "lists", config()), task=Lists()).train(silent)
+    task = Unimodal()
+    task.initial_cov = np.zeros((3, 3))
+    with pytest.raises(SvslError, match="initial_cov is a covariance: expected a symmetric, positive definite matrix"):
+        config().check(task)
 
 
 def test_a_folder_with_other_things_is_never_touched(tmp_path: Path) -> None:

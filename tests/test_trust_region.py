@@ -296,3 +296,35 @@ def test_categorical_steps_without_entropy_stay_distributions(rewards: list[floa
     for _ in range(30):
         log_weights = categorical_step(log_weights, np.array(rewards), 0.0, 0.5)
         assert np.exp(log_weights).sum() == pytest.approx(1, abs=1e-9)
+
+
+@few_examples(60)
+@given(
+    seed=st.integers(0, 10**6),
+    decades=st.sampled_from([0, 8, 16, 150]),
+    entropy_coef=st.sampled_from([0.0, 1e-300, 1e-15, 1e-3, 1e12]),
+    kl_bound=st.sampled_from([1e-9, 0.01, 10.0]),
+)
+def test_no_model_is_fatal(seed: int, decades: int, entropy_coef: float, kl_bound: float) -> None:
+    """Whatever one return out of all proportion makes of a model: a step within the bound, or none."""
+    rng = np.random.default_rng(seed)
+    problem = draw_problem(rng, 4, 3, 1, decades=0)
+    model = problem.model
+    model.curvature[:] *= 10 ** rng.uniform(-decades, decades, (4, 1, 1))
+    model.slope[:] *= 10 ** rng.uniform(-decades, decades, (4, 1, 1))
+    with np.errstate(all="ignore"):
+        new, info = gaussian_step(problem.old, model, entropy_coef, kl_bound)
+    assert (info.kl <= kl_bound * (1 + 1e-6)).all()
+    for name in ("gain", "bias", "chol"):
+        assert np.isfinite(getattr(new, name)).all()
+        np.testing.assert_array_equal(getattr(new, name)[~info.ok], getattr(problem.old, name)[~info.ok])
+
+
+@few_examples(40)
+@given(seed=st.integers(0, 10**6), entropy_coef=st.sampled_from([0.0, 1e-9, 1.0]))
+def test_no_weights_are_fatal(seed: int, entropy_coef: float) -> None:
+    rng = np.random.default_rng(seed)
+    log_weights = log_softmax(rng.uniform(-700, 0, 4) * rng.integers(0, 2, 4))
+    for _ in range(5):
+        log_weights = categorical_step(log_weights, 10 ** rng.uniform(-15, 15) * rng.random(4), entropy_coef, 0.01)
+        assert np.exp(log_weights).sum() == pytest.approx(1, abs=1e-9)

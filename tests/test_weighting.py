@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from helpers import components_of, random_mixture
 from svsl import reference
-from svsl.gaussians import Array, IntArray
+from svsl.gaussians import Array, IntArray, LinearGaussian
 from svsl.learners import weighting
 from svsl.learners.weighting import WeightRewards
 from svsl.mixture import Mixture
@@ -123,3 +125,17 @@ def test_rewards_stay_finite_when_a_weight_has_all_but_vanished() -> None:
     episodes.mixture = Mixture(np.log([0.5, 0.5]), far, episodes.mixture.experts)
     episodes.contexts = far.bias[episodes.owners] + 0.1
     assert np.isfinite(episodes.rewards()(np.array([0.0, -2000.0]))).all()
+
+
+@pytest.mark.parametrize("shift", [1e8, 1.7e9])
+def test_contexts_far_from_zero_are_weighed_alike(shift: float) -> None:
+    near, far = Episodes(4), Episodes(4)
+    far.contexts = near.contexts + shift
+    contexts = far.mixture.contexts
+    far.mixture = replace(far.mixture, contexts=LinearGaussian.unconditional(contexts.bias + shift, contexts.chol))
+    experts = far.mixture.experts
+    bias = experts.bias - experts.gain @ np.full(2, shift)
+    far.mixture = replace(far.mixture, experts=LinearGaussian.build(experts.gain, bias, experts.chol))
+    log_weights = np.log([0.2, 0.5, 0.3])
+    expected = near.rewards(auxiliary=False)(log_weights)
+    np.testing.assert_allclose(far.rewards(auxiliary=False)(log_weights), expected, atol=1e-4)

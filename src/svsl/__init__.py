@@ -4,6 +4,7 @@ import ctypes
 import os
 import sys
 
+from svsl.api import train
 from svsl.errors import SvslError
 from svsl.library import Component, Skill, SkillLibrary
 from svsl.pretrained import load_pretrained
@@ -21,6 +22,7 @@ __all__ = [
     "__version__",
     "load_pretrained",
     "make_task",
+    "train",
 ]
 
 

@@ -208,11 +208,12 @@ def summarise(values: Sequence[float | None] | Array) -> Summary:
 
 
 def learning_curve(group: Group, metric: str) -> Curve | None:
-    """A metric of the runs' `metrics.jsonl` on a common grid of simulated episodes; None if no run has it.
+    """A metric of the runs' `metrics.jsonl` on a common grid of simulated episodes; None if too few runs have it.
 
     Episodes that are refused before they run (a context outside the box, an impossible movement) cost nothing and do
     not count, as in the paper. Between its rows a run is interpolated linearly. After its end a finished run keeps its
-    last value (its library is final), an unfinished one has none.
+    last value (its library is final), an unfinished one has none. Where less than half of the runs are, there is no
+    curve.
     """
     tracks = []
     for run in group.runs:
@@ -228,6 +229,8 @@ def learning_curve(group: Group, metric: str) -> Curve | None:
         [np.interp(grid, t[0], t[1], left=np.nan, right=t[1, -1] if finished else np.nan) for t, finished in tracks]
     )
     seeds = np.isfinite(values).sum(axis=0)
+    if 2 * seeds.max() < len(group.runs):
+        return None
     columns = [
         summarise(column if 2 * count >= len(group.runs) else []) for column, count in zip(values.T, seeds, strict=True)
     ]

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from svsl.errors import SvslError
 from svsl.gaussians import Array, BoolArray
 from svsl.library import SkillLibrary
 from svsl.mixture import Mixture, logsumexp
 from svsl.tasks import Outcome, Task
+from svsl.tasks.base import run_episodes
 
 ACTIVE_PROBABILITY = 0.01
 ENTROPY_CONTEXTS, ENTROPY_SAMPLES = 400, 1000
 REPERTOIRE_CONTEXTS = 200
+_REDRAWS = 1000
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,18 @@ class Execution:
 
 
 def uniform_contexts(task: Task, count: int, rng: np.random.Generator) -> Array:
-    """Contexts drawn uniformly from the task's box, or from that part of it which the task calls valid."""
+    """Contexts drawn uniformly from the task's box, or from that part of it which the task calls valid.
+
+    Raises:
+        SvslError: If that part is next to nothing.
+    """
     low, high = np.asarray(task.context_low, dtype=np.float64), np.asarray(task.context_high, dtype=np.float64)
     contexts = rng.uniform(low, high, (count, len(low)))
-    while not (valid := valid_contexts(task, contexts)).all():
+    for _ in range(_REDRAWS):
+        if (valid := valid_contexts(task, contexts)).all():
+            return contexts
         contexts[~valid] = rng.uniform(low, high, (int((~valid).sum()), len(low)))
-    return contexts
+    raise SvslError("valid_contexts: hardly any context of the box is valid; give the task a smaller box")
 
 
 def valid_contexts(task: Task, contexts: Array) -> BoolArray:
@@ -49,13 +58,12 @@ def valid_contexts(task: Task, contexts: Array) -> BoolArray:
 
 def finite_outcome(outcome: Outcome, penalty: float | None) -> Outcome:
     """The outcome with NaN and infinite returns replaced by the penalty or the worst finite return."""
-    returns = np.asarray(outcome.returns, dtype=np.float64)
-    finite = np.isfinite(returns)
+    finite = np.isfinite(outcome.returns)
     if finite.all():
         return outcome
     if penalty is None:
-        penalty = float(returns[finite].min()) if finite.any() else float("nan")
-    return Outcome(np.where(finite, returns, penalty), np.asarray(outcome.success) & finite, outcome.info)
+        penalty = float(outcome.returns[finite].min()) if finite.any() else float("nan")
+    return Outcome(np.where(finite, outcome.returns, penalty), outcome.success & finite, outcome.info)
 
 
 def execute(mixture: Mixture, task: Task, count: int, rng: np.random.Generator) -> Execution:
@@ -64,7 +72,7 @@ def execute(mixture: Mixture, task: Task, count: int, rng: np.random.Generator) 
     components = mixture.sample_components(contexts, rng)
     penalty = getattr(task, "penalty", None)
     outcomes = [
-        finite_outcome(task.evaluate(contexts, parameters, rng), penalty)
+        finite_outcome(run_episodes(task, contexts, parameters, rng), penalty)
         for parameters in (
             mixture.component_means(contexts, components),
             mixture.sample_parameters(contexts, components, rng),
@@ -104,8 +112,9 @@ def success_map(
     gating = np.where(gating >= ACTIVE_PROBABILITY, gating, 0.0)
     gating /= gating.sum(axis=1, keepdims=True)
     rows, components = np.nonzero(gating)
-    success = task.evaluate(contexts[rows], library.mixture.component_means(contexts[rows], components), rng).success
-    expected = np.bincount(rows, weights=gating[rows, components] * np.asarray(success), minlength=len(contexts))
+    means = library.mixture.component_means(contexts[rows], components)
+    success = run_episodes(task, contexts[rows], means, rng).success
+    expected = np.bincount(rows, weights=gating[rows, components] * success, minlength=len(contexts))
     valid = valid_contexts(task, contexts).reshape(repeats, cells, cells)
     total = np.where(valid, expected.reshape(repeats, cells, cells), 0.0).sum(axis=0)
     return np.where(valid.any(axis=0), total / np.maximum(valid.sum(axis=0), 1), np.nan)
@@ -135,11 +144,11 @@ def repertoire(library: SkillLibrary, task: Task, contexts: Array, rng: np.rando
     repeated = np.repeat(contexts, components, axis=0)
     means = library.mixture.component_means(repeated, np.tile(np.arange(components), count))
     # a task that names its modes at a cost does so in `describe` instead of `evaluate`
-    outcome: Outcome = getattr(task, "describe", task.evaluate)(repeated, means, rng)
+    outcome = run_episodes(task, repeated, means, rng, described=True)
     modes, paths = outcome.info.get("mode"), outcome.info.get("path")
     return Repertoire(
         library.gating(contexts),
-        np.asarray(outcome.success).reshape(count, components),
+        outcome.success.reshape(count, components),
         None if modes is None else modes.reshape(count, components),
         None if paths is None else np.asarray(paths, dtype=np.float64).reshape(count, components, -1),
     )
@@ -238,7 +247,7 @@ def evaluate(
         "return_sampled": float(result.sampled.returns.mean()),
         "success_sampled": float(result.sampled.success.mean()),
         "mixture_entropy": float(entropy.mean()),
-        "coverage": float(np.mean(task.evaluate(result.contexts, best, rng).success)),
+        "coverage": float(run_episodes(task, result.contexts, best, rng).success.mean()),
         "active_components": float((gating >= ACTIVE_PROBABILITY).sum(axis=1).mean()),
         "coverage_any": float(found.success.any(axis=1).mean()),
         "gating_entropy": float(_entropy(gating).mean()),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -12,11 +11,10 @@ from svsl.errors import SvslError
 from svsl.learners.ladips import LaDiPSConfig
 from svsl.learners.svsl import SVSL
 from svsl.learners.svsl_config import SVSLConfig
-from svsl.presets import LearnerConfig, find_preset
-from svsl.runs import RunConfig
-from svsl.tasks import task_factory
+from svsl.presets import LearnerConfig
+from svsl.runs import RunConfig, preset_config
 
-TEST_CONTEXTS, EVALUATION_CONTEXTS = 500, 2000
+EVALUATION_CONTEXTS = 2000
 _LEAST = {
     "components": 2,
     "iterations": 5,
@@ -241,12 +239,9 @@ def arm_config(arm: Arm, scale: float = 1.0, shrink_iterations: bool = True) -> 
     Raises:
         SvslError: If the task, the learner or the preset is not there.
     """
-    parameters = inspect.signature(task_factory(arm.task)).parameters
-    preset = find_preset(arm.task, arm.learner, arm.preset)
-    defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
-    options = {**defaults, **preset.task_options, **arm.task_options}
-    settings = _scaled(replace(preset.settings, **arm.settings), scale, 0.5 if shrink_iterations else 0.0)
-    return RunConfig(arm.task, options, arm.learner, settings, 0, shrunk(TEST_CONTEXTS, scale, "test_contexts"))
+    config = preset_config(arm.task, arm.learner, arm.preset, arm.task_options, arm.settings)
+    settings = _scaled(config.settings, scale, 0.5 if shrink_iterations else 0.0)
+    return replace(config, settings=settings, test_contexts=shrunk(config.test_contexts, scale, "test_contexts"))
 
 
 def _with_budget(config: RunConfig, episodes: float) -> RunConfig:

@@ -38,7 +38,7 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def folder_lock(folder: Path, busy: str, wait_s: float = 0.0) -> Iterator[None]:
-    """Keeps a second process out of a folder for as long as this one lives.
+    """Keeps a second process out of a folder for as long as this one lives, if the file system has locks.
 
     Args:
         folder: An existing folder.
@@ -54,10 +54,12 @@ def folder_lock(folder: Path, busy: str, wait_s: float = 0.0) -> Iterator[None]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            except OSError:
+            except BlockingIOError:
                 if time.monotonic() >= until:
                     raise SvslError(busy) from None
                 time.sleep(0.2)
+            except OSError:  # a file system without locks, as some clusters have: like Windows
+                break
         yield
 
 
@@ -76,6 +78,12 @@ def write_bytes(path: Path, content: bytes) -> None:
         os.unlink(temporary)
         raise
     _sync_folder(path.parent)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Removes what a process that was killed while it wrote `path` has left."""
+    for leftover in path.parent.glob(f".{path.name}.*"):
+        leftover.unlink(missing_ok=True)
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, NDArray[np.generic]], header: Mapping[str, object]) -> None:

@@ -208,9 +208,14 @@ class SkillLibrary:
             raise SvslError(f"{path}: {error}") from None
 
     def _rows(self, name: str, values: ArrayLike, dim: int) -> tuple[Array, bool]:
-        array = np.asarray(values, dtype=np.float64)
+        try:
+            array = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise SvslError(f"{name}: expected {dim} numbers, got {values!r}") from None
         if array.ndim not in (1, 2) or array.shape[-1] != dim:
             raise SvslError(f"{name}: expected shape ({dim},) or (n, {dim}), got {array.shape}")
+        if not np.isfinite(array).all():
+            raise SvslError(f"{name}: has values that are NaN or infinite")
         return np.atleast_2d(array), array.ndim == 1
 
     def _pairs(self, context: ArrayLike, theta: ArrayLike) -> tuple[Array, Array, bool]:
@@ -223,21 +228,26 @@ class SkillLibrary:
         return contexts, np.broadcast_to(parameters, (rows, self.parameter_dim)), one_context and one_theta
 
 
+_SHAPES = {  # K components, C context dimensions, T parameters
+    "log_weights": "K",
+    "context_mean": "KC",
+    "context_cov": "KCC",
+    "gain": "KTC",
+    "bias": "KT",
+    "cov": "KTT",
+    "context_low": "C",
+    "context_high": "C",
+}
+
+
 def _checked(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[Mixture, Array, Array]:
     """Makes the mixture and the context box from a file's arrays, or says what is wrong with them."""
-    for name, shape in {
-        "log_weights": "K",
-        "context_mean": "KC",
-        "context_cov": "KCC",
-        "gain": "KTC",
-        "bias": "KT",
-        "cov": "KTT",
-        "context_low": "C",
-        "context_high": "C",
-    }.items():
-        if name not in arrays:
-            raise SvslError(f"array {name!r} is missing")
-        sizes = {"K": arrays["log_weights"].size, "C": arrays["context_low"].size, "T": np.shape(arrays["bias"])[-1]}
+    missing = [name for name in _SHAPES if name not in arrays]
+    if missing:
+        raise SvslError(f"array {missing[0]!r} is missing")
+    components = arrays["log_weights"].size
+    sizes = {"K": components, "C": arrays["context_low"].size, "T": arrays["bias"].size // max(components, 1)}
+    for name, shape in _SHAPES.items():
         expected = tuple(sizes[letter] for letter in shape)
         array = arrays[name]
         if array.dtype != np.float64 or array.shape != expected or 0 in expected:

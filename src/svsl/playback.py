@@ -13,6 +13,7 @@ from svsl.evaluation import ACTIVE_PROBABILITY, finite_outcome, uniform_contexts
 from svsl.gaussians import Array, BoolArray
 from svsl.library import SkillLibrary
 from svsl.tasks import Outcome, Task
+from svsl.tasks.base import run_episodes
 from svsl.tasks.planar_reacher import PlanarReacher
 from svsl.tasks.simulated import SimulatedTask, Trajectory
 
@@ -145,11 +146,11 @@ def draws_around(
     contexts = np.repeat(context[None], count, axis=0)
     parameters = library.mixture.sample_parameters(contexts, np.full(count, component, dtype=np.intp), rng)
     outcome = _outcome(task, contexts, parameters, rng)
-    return parameters, np.asarray(outcome.returns), np.asarray(outcome.success)
+    return parameters, outcome.returns, outcome.success
 
 
 def _outcome(task: Task, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
-    outcome: Outcome = getattr(task, "describe", task.evaluate)(contexts, parameters, rng)
+    outcome = run_episodes(task, contexts, parameters, rng, described=True)
     return finite_outcome(outcome, getattr(task, "penalty", None))
 
 
@@ -175,7 +176,8 @@ def _simulated(task: SimulatedTask, context: Array, parameters: Array) -> Motion
     path = task.trajectory(context, parameters)
     away = np.flatnonzero(np.linalg.norm(path.ball - path.ball[-1], axis=1) > _REST_DISTANCE)
     rest = int(away[-1]) if len(away) else 0
-    decided = int(np.asarray(task.evaluate_batch(context[None], parameters[None]).info["steps"])[0])
+    steps = task.evaluate_batch(context[None], parameters[None]).info.get("steps")  # of tasks that end early
+    decided = len(path.states) if steps is None else int(steps[0])
     end = min(len(path.states), min(rest, decided) + round(_AFTERWARDS_S / path.dt_s))
     return Motion(path.dt_s, path.states[:end], path.ball[:end], max(path.release - 1, 0), path)
 

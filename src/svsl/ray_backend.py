@@ -22,6 +22,7 @@ from svsl.gaussians import Array
 from svsl.random import stream
 from svsl.reproduction import Job, Reproduction, Show, last_line
 from svsl.tasks import Outcome, Task, make_task
+from svsl.tasks.base import joined, place_of
 from svsl.worker import Work, train_and_evaluate
 
 try:
@@ -201,11 +202,7 @@ class RayTask:
         for part in found:
             if isinstance(part, str):
                 raise SvslError(f"task {self.name!r} failed on a Ray worker: {part}")
-        return Outcome(
-            np.concatenate([part.returns for part in found]),
-            np.concatenate([part.success for part in found]),
-            {name: np.concatenate([part.info[name] for part in found]) for name in found[0].info},
-        )
+        return joined(found)
 
 
 def _evaluate_shard(
@@ -222,5 +219,4 @@ def _evaluate_shard(
             _TASKS[repr((name, options))] = task
         return task.evaluate(contexts, parameters, stream(*key))
     except Exception as error:  # as text: the error's own class may not exist on the other side
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__}: {error} ({Path(frame.filename).name} line {frame.lineno})"
+        return place_of(error)

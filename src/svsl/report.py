@@ -30,6 +30,7 @@ from svsl.random import stream
 from svsl.reproduction import Reproduction
 from svsl.runs import PLOT_STREAM
 from svsl.tasks import Task
+from svsl.tasks.base import run_episodes
 from svsl.tasks.simulated import SimulatedTask
 
 _MODE_CONTEXTS, _MODE_DRAWS = 12, 100
@@ -177,7 +178,7 @@ def modes_seen(library: SkillLibrary, task: Task, contexts: Array, rng: np.rando
         np.stack([np.repeat(np.arange(len(contexts)), _MODE_DRAWS), components]), axis=1, return_inverse=True
     )
     rows = contexts[pairs[0]]
-    outcome = getattr(task, "describe", task.evaluate)(rows, library.mixture.component_means(rows, pairs[1]), rng)
+    outcome = run_episodes(task, rows, library.mixture.component_means(rows, pairs[1]), rng, described=True)
     counts = np.bincount(index.ravel(), minlength=pairs.shape[1])
     seen: list[dict[str, int]] = [{} for _ in contexts]
     for pair in np.flatnonzero(outcome.success):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
+import inspect
 import json
+import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from svsl import __version__
 from svsl.errors import SvslError
-from svsl.files import folder_lock, read_safetensors, write_bytes, write_safetensors
+from svsl.files import folder_lock, read_safetensors, remove_leftovers, write_bytes, write_safetensors
 from svsl.gaussians import Array
 from svsl.learners.base import Arrays, Learner, SearchSpace, below
 from svsl.learners.svsl import SVSL
@@ -26,7 +29,8 @@ from svsl.library import SkillLibrary
 from svsl.presets import STEP_LEARNERS, LearnerConfig, config_type, find_preset, make_learner
 from svsl.pretrained import load_pretrained, pretrained_names
 from svsl.random import stream
-from svsl.tasks import Task, make_task
+from svsl.task_check import check_attributes
+from svsl.tasks import Task, make_task, task_factory
 
 FORMAT = 1
 # independent randomness under one seed
@@ -87,13 +91,16 @@ class RunConfig:
         """Whether the learner acts step by step and learns a policy instead of a skill library."""
         return self.learner in STEP_LEARNERS
 
-    def check(self) -> None:
-        """Refuses what cannot be trained.
+    def check(self, task: Task | None = None) -> None:
+        """Refuses what cannot be trained, on the run's task unless another object is given.
 
         Raises:
             SvslError: If task, learner and settings do not go together, or an extra is not installed.
         """
-        task = self.make_task()
+        task = task or self.make_task()
+        wrong = [finding.text for finding in check_attributes(task) if finding.verdict == "error"]
+        if wrong:
+            raise SvslError(f"task {self.task!r}: {wrong[0]}")
         if self.step_based:
             import_ppo().step_form(task, 1)
         else:
@@ -114,6 +121,45 @@ class RunConfig:
             raise SvslError(f"written by svsl {data['svsl']}, which this svsl {__version__} cannot continue")
         own: dict[str, Any] = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         return cls(**own | {"settings": settings(**values)})
+
+
+def preset_config(
+    task: str,
+    learner: str,
+    preset: str | None,
+    task_options: Mapping[str, object],
+    settings: Mapping[str, Any],
+    seed: int = 0,
+    complete: bool = True,
+) -> RunConfig:
+    """A preset with some options and settings changed.
+
+    Args:
+        task: Its name.
+        learner: The method's name.
+        preset: Its name; default the task's first.
+        task_options: Changed options of the task.
+        settings: Changed settings of the learner.
+        seed: The run's.
+        complete: Write down all options of the task, not only those that are told.
+
+    Raises:
+        SvslError: If the task, the learner, the preset or a setting is not there.
+    """
+    found = find_preset(task, learner, preset, task_options)
+    known = {f.name for f in fields(found.settings)}
+    for name in settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"its settings: {', '.join(sorted(known))}"
+            raise SvslError(f"{learner} has no setting {name!r}; {hint}")
+    options: dict[str, object] = {}
+    if complete:
+        parameters = inspect.signature(task_factory(task)).parameters
+        options = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
+        options |= {**found.task_options, **task_options}
+    values: Any = {name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()}
+    return RunConfig(task, options, learner, replace(found.settings, **values), seed)
 
 
 class Run:
@@ -207,21 +253,28 @@ class Run:
             raise SvslError(f"{self.checkpoint_path} does not fit {self.folder / 'config.json'} ({error!r})") from None
 
     def append_metrics(self, row: MetricsRow) -> None:
-        """Adds a row to the metrics."""
+        """Adds a row to the metrics; it is on the disk before any checkpoint that counts it."""
         with open(self.metrics_path, "a") as file:
             file.write(json.dumps({k: v if np.isfinite(v) else None for k, v in row.items()}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def read_metrics(self) -> list[MetricsRow]:
-        """All complete rows written so far."""
+        """All whole rows written so far."""
         if not self.metrics_path.exists():
             return []
-        lines = self.metrics_path.read_text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        rows = []
+        for line in self.metrics_path.read_bytes().splitlines():
+            with contextlib.suppress(ValueError):  # cut off, or what a power cut left
+                rows.append(json.loads(line))
+        return rows
 
     def truncate_metrics(self, rows: int) -> None:
-        """Forgets rows written after the checkpoint that is being resumed."""
+        """Forgets rows written after the checkpoint that is being resumed, and half-written files."""
         kept = self.read_metrics()[:rows]
         write_bytes(self.metrics_path, "".join(json.dumps(row) + "\n" for row in kept).encode())
+        for path in (self.metrics_path, self.checkpoint_path, self.product_path):
+            remove_leftovers(path)
 
     def save_library(self, learner: Learner, task: Task, episodes: int, simulated: int) -> None:
         """Writes the library and thereby finishes the run."""

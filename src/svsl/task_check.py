@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from svsl.evaluation import uniform_contexts
 from svsl.gaussians import Array
 from svsl.random import stream
 from svsl.tasks import Outcome, Task
-from svsl.tasks.base import context_names
+from svsl.tasks.base import context_names, outcome_problem
 
 _EPISODES = 64
 
@@ -33,10 +34,13 @@ class Finding:
 
 def check_task(task: Task, seed: int = 0) -> list[Finding]:
     """Looks at a task's attributes and runs a few batches of it."""
-    findings = _check_attributes(task)
+    findings = check_attributes(task)
     if any(f.verdict == "error" for f in findings):
         return findings
-    contexts = uniform_contexts(task, _EPISODES, stream(seed, 0))
+    try:
+        contexts = uniform_contexts(task, _EPISODES, stream(seed, 0))
+    except Exception as error:  # whatever the user's code raises is the finding
+        return [*findings, Finding("error", f"drawing contexts: {type(error).__name__}: {error}")]
     factor = np.linalg.cholesky(np.asarray(task.initial_cov, dtype=np.float64))
     parameters = task.initial_mean + stream(seed, 1).standard_normal((_EPISODES, task.parameter_dim)) @ factor.T
     kept = contexts.copy(), parameters.copy()
@@ -60,7 +64,8 @@ def check_task(task: Task, seed: int = 0) -> list[Finding]:
     return findings
 
 
-def _check_attributes(task: Task) -> list[Finding]:
+def check_attributes(task: Task) -> list[Finding]:
+    """Looks at a task without running it."""
     findings: list[Finding] = []
 
     def expect(good: bool, text: str, fix: str) -> bool:
@@ -68,20 +73,24 @@ def _check_attributes(task: Task) -> list[Finding]:
         return good
 
     dim = task.parameter_dim
-    if not expect(isinstance(dim, int) and dim >= 1, "parameter_dim", f"expected a whole number >= 1, got {dim!r}"):
+    if not expect(
+        isinstance(dim, Integral) and dim >= 1, "parameter_dim", f"expected a whole number >= 1, got {dim!r}"
+    ):
         return findings
     arrays: dict[str, Array] = {}
     for name in ("context_low", "context_high", "initial_mean", "initial_cov"):
         try:
             arrays[name] = np.array(getattr(task, name), dtype=np.float64)
-        except (TypeError, ValueError):
-            expect(False, name, f"expected an array of numbers, got {getattr(task, name)!r}")
+        except (AttributeError, TypeError, ValueError):
+            expect(False, name, f"expected an array of numbers, got {getattr(task, name, None)!r}")
             return findings
     low, high = arrays["context_low"], arrays["context_high"]
     box_fine = low.ndim == 1 and low.shape == high.shape and len(low) >= 1
-    if expect(box_fine, "context box", f"expected two vectors of one length, got shapes {low.shape} and {high.shape}"):
-        finite = bool(np.isfinite(low).all() and np.isfinite(high).all())
-        expect(finite and bool((low < high).all()), "context range", f"expected finite low < high, got {low}, {high}")
+    shapes = f"expected two vectors of one length, got shapes {low.shape} and {high.shape}"
+    if not expect(box_fine, "context box", shapes):
+        return findings
+    finite = bool(np.isfinite(low).all() and np.isfinite(high).all())
+    expect(finite and bool((low < high).all()), "context range", f"expected finite low < high, got {low}, {high}")
     mean, cov = arrays["initial_mean"], arrays["initial_cov"]
     expect(mean.shape == (dim,), "initial_mean", f"expected shape ({dim},), got {mean.shape}")
     if expect(cov.shape == (dim, dim), "initial_cov", f"expected shape ({dim}, {dim}), got {cov.shape}"):
@@ -101,22 +110,10 @@ def _check_attributes(task: Task) -> list[Finding]:
 
 
 def _check_outcome(outcome: Outcome, count: int) -> list[Finding]:
-    findings: list[Finding] = []
-    for name in ("returns", "success", "info"):
-        if not hasattr(outcome, name):
-            return [
-                Finding("error", f"evaluate returned a {type(outcome).__name__} without .{name}; return svsl.Outcome")
-            ]
-    returns, success = np.asarray(outcome.returns), np.asarray(outcome.success)
-    if returns.shape != (count,) or returns.dtype.kind not in "fiu":
-        findings.append(Finding("error", f"returns: expected {count} numbers, got {returns.dtype} {returns.shape}"))
-    if success.shape != (count,) or success.dtype != np.bool_:
-        findings.append(Finding("error", f"success: expected {count} booleans, got {success.dtype} {success.shape}"))
-    for name, values in outcome.info.items():
-        if np.shape(values)[:1] != (count,):
-            findings.append(Finding("error", f"info[{name!r}]: expected {count} entries, got shape {np.shape(values)}"))
-    if findings:
-        return findings
+    problem = outcome_problem(outcome, count)
+    if problem is not None:
+        return [Finding("error", problem)]
+    returns, success = outcome.returns, outcome.success
     bad = int((~np.isfinite(returns)).sum())
     if bad == count:
         return [Finding("error", "all returns are NaN or infinite at the initial search distribution")]
@@ -154,7 +151,12 @@ def _check_behaviour(task: Task, contexts: Array, parameters: Array, outcome: Ou
     compare("a batch of one", alone, lambda: run(slice(0, 1)), first[:1], "warning")
     low, high = np.asarray(task.context_low), np.asarray(task.context_high)
     outside = np.where(contexts > 0.5 * (low + high), contexts + (high - low), contexts - (high - low))
-    returns = run(slice(None), outside)
+    try:
+        returns = run(slice(None), outside)
+    except Exception as error:  # whatever the user's code raises is the finding
+        fix = "learners ask for such contexts, so give them a return that is clearly worse than inside"
+        text = f"contexts outside the box: evaluate raised {type(error).__name__}: {error}; {fix}"
+        return [*findings, Finding("error", text)]
     if np.nanmean(returns) < np.nanmean(first):
         findings.append(Finding("ok", "contexts outside the box score worse"))
     else:

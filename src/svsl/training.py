@@ -5,11 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
@@ -23,6 +21,7 @@ from svsl.learners.base import Learner, Progress, above
 from svsl.random import rng_from_array, rng_to_array, stream
 from svsl.runs import TASK_STREAM, TEST_STREAM, MetricsRow, Run, import_ppo
 from svsl.tasks import Task
+from svsl.tasks.base import run_episodes
 from svsl.tensorboard import TensorBoardWriter
 
 _REPORT_EVERY_S = 0.2
@@ -124,18 +123,9 @@ class Trainer:
 
     def _one_batch(self) -> None:
         episodes = self.learner.ask()
-        try:
-            outcome = self.task.evaluate(episodes.contexts, episodes.parameters, self.task_rng)
-        except SvslError:
-            raise
-        except Exception as error:  # the user's code: say where, and that the run is safe
-            raise SvslError(self._blame(error)) from error
-        returns = np.asarray(outcome.returns, dtype=np.float64)
-        if returns.shape != (len(episodes.contexts),):
-            raise SvslError(
-                f"task {self.run.config.task!r}: expected returns of shape ({len(episodes.contexts)},), "
-                f"got {returns.shape}; svsl check-task tells more"
-            )
+        with self._safe_run():
+            outcome = run_episodes(self.task, episodes.contexts, episodes.parameters, self.task_rng)
+        returns = outcome.returns.astype(np.float64)
         self.episodes += len(returns)
         simulated = outcome.info.get("simulated")
         self.simulated += len(returns) if simulated is None else int(np.count_nonzero(simulated))
@@ -144,13 +134,15 @@ class Trainer:
                 self.flagged[name] = self.flagged.get(name, 0) + int(np.count_nonzero(flags))
         self.learner.tell(self._finite(returns))
 
-    def _blame(self, error: Exception) -> str:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(frame.filename).name} line {frame.lineno}"
-        return (
-            f"task {self.run.config.task!r} failed: {type(error).__name__}: {error} ({place}); mend it, then "
-            f"svsl resume {self.run.folder} goes on from the last checkpoint"
-        )
+    @contextmanager
+    def _safe_run(self) -> Iterator[None]:
+        """Where the user's code runs: if it fails, the message also says that the run is safe."""
+        try:
+            yield
+        except SvslError as error:
+            raise SvslError(
+                f"{error}; mend it, then svsl resume {self.run.folder} goes on from the last checkpoint"
+            ) from error
 
     def _finite(self, returns: Array) -> Array:
         """Returns with every NaN or infinity counted and replaced by the penalty or the worst return seen."""
@@ -173,7 +165,8 @@ class Trainer:
         mixture = self.learner.mixture()
         assert mixture is not None
         rng = stream(self.run.config.seed, TEST_STREAM, self.learner.milestone)
-        result = execute(mixture, self.task, self.run.config.test_contexts, rng)
+        with self._safe_run():
+            result = execute(mixture, self.task, self.run.config.test_contexts, rng)
         progress = self.learner.progress
         return {
             "episodes": self.episodes,

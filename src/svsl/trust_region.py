@@ -105,7 +105,7 @@ def categorical_step(log_weights: Array, rewards: Array, entropy_coef: float, kl
         p, ratio = np.exp(new), new - old
         # d log p / d eta is (old - new) / (eta + entropy_coef), centred
         score = -ratio / (eta + entropy_coef)
-        return float(p @ ratio), float((p * (score - p @ score)) @ ratio)
+        return max(0.0, float(p @ ratio)), float((p * (score - p @ score)) @ ratio)
 
     guess = float(np.std(rewards - entropy_coef * old)) / math.sqrt(2 * kl_bound)
     eta, _ = _smallest_multiplier(divergence, 0.0, kl_bound, guess, free=entropy_coef > 0)
@@ -120,16 +120,19 @@ def _gaussian_multiplier(lam: list[float], push: list[float], entropy_coef: floa
 
     def divergence(eta: float) -> tuple[float, float]:
         kl = slope = 0.0
-        for value, pushed in pairs:
-            softness = 1 / (eta + value)
-            change = (value - entropy_coef) * softness  # 1 - s, exact also where s is close to 1
-            shift = pushed * softness * softness
-            kl += shift - change - log1p(-change)
-            slope -= 0.5 * change * change / (eta + entropy_coef) + shift * softness
+        try:
+            for value, pushed in pairs:
+                softness = 1 / (eta + value)
+                change = (value - entropy_coef) * softness  # 1 - s, exact also where s is close to 1
+                shift = pushed * softness * softness
+                kl += shift - change - log1p(-change)
+                slope -= 0.5 * change * change / (eta + entropy_coef) + shift * softness
+        except (ValueError, ZeroDivisionError):  # a variance that rounds to nothing, or to infinity
+            return math.inf, math.nan
         return 0.5 * kl, slope
 
     # exact if the multiplier is much larger than the curvature
-    guess = math.sqrt(sum(0.25 * (v - entropy_coef) ** 2 + 0.5 * p for v, p in pairs) / bound)
+    guess = math.sqrt(sum(0.25 * (v - entropy_coef) * (v - entropy_coef) + 0.5 * p for v, p in pairs) / bound)
     return _smallest_multiplier(divergence, max(0.0, -lam[0]), bound, guess, free=lam[0] > 0 and entropy_coef > 0)
 
 

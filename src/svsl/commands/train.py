@@ -77,10 +77,16 @@ def main(args: list[str]) -> int:
 
 
 def _split_task(args: list[str]) -> tuple[str | None, list[str]]:
-    """Finds TASK among the arguments."""
-    for position, word in enumerate(args):
-        if word in REGISTRY or (":" in word and not word.startswith("-")):
-            return word, args[:position] + args[position + 1 :]
+    """Finds TASK among the arguments: if it can, not what is the value of a flag."""
+
+    def may_be_value(position: int) -> bool:
+        before = args[position - 1] if position else ""
+        return before.startswith("--") and "=" not in before and before not in ("--quiet", "--overwrite")
+
+    named = [p for p, word in enumerate(args) if word in REGISTRY or (":" in word and not word.startswith("-"))]
+    if named:
+        position = min(named, key=lambda p: (may_be_value(p), args[p] not in REGISTRY))
+        return args[position], args[:position] + args[position + 1 :]
     if args and not args[0].startswith("-"):
         task_factory(args[0])  # says which tasks there are
     return None, args

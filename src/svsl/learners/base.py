@@ -9,10 +9,21 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from svsl.errors import SvslError
 from svsl.gaussians import Array, BoolArray
 from svsl.mixture import Mixture
 
 Arrays = dict[str, NDArray[np.generic]]
+
+
+def require(condition: bool, name: str, expected: str, got: object) -> None:
+    """Refuses a setting.
+
+    Raises:
+        SvslError: If the condition does not hold.
+    """
+    if not condition:
+        raise SvslError(f"setting {name}: expected {expected}, got {got}")
 
 
 def above(prefix: str, arrays: Mapping[str, NDArray[np.generic]]) -> Arrays:

@@ -8,9 +8,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from svsl.errors import SvslError
 from svsl.gaussians import Array, LinearGaussian
-from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, above, below
+from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, above, below, require
 from svsl.mixture import Mixture
 from svsl.random import rng_from_array, rng_to_array
 
@@ -37,8 +36,8 @@ class FixedMixtureConfig:
 
     def __post_init__(self) -> None:
         for name in ("components", "iterations", "batch", "history"):
-            if getattr(self, name) < 1:
-                raise SvslError(f"setting {name}: expected at least 1, got {getattr(self, name)}")
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        require(0 <= self.min_weight < 1, "min_weight", "at least 0 and below 1", self.min_weight)
 
 
 Config = TypeVar("Config", bound=FixedMixtureConfig)
@@ -70,8 +69,8 @@ class FixedMixtureLearner(ABC, Generic[Config]):
         config, space, count = self.config, self.space, self.config.components
         width = space.context_high - space.context_low
         std = 0.25 * width if config.context_std is None else np.array(config.context_std)
-        if std.shape != width.shape:
-            raise SvslError(f"setting context_std: expected {len(width)} numbers, got {len(std)}")
+        good = std.shape == width.shape and bool((std > 0).all())
+        require(good, "context_std", f"{len(width)} numbers above 0, one a context dimension", config.context_std)
         means = space.context_low + width * self.rng.random((count, len(width)))
         contexts = LinearGaussian.unconditional(means, np.broadcast_to(np.diag(std), (count, len(std), len(std))))
         chol = np.linalg.cholesky(space.initial_cov)
@@ -103,8 +102,8 @@ class FixedMixtureLearner(ABC, Generic[Config]):
         return np.concatenate([old[max(0, len(old) - (self.config.history - 1) * self.config.batch) :], new])
 
     def without_unused(self, mixture: Mixture, usage: Array) -> Mixture:
-        """The mixture without the options whose share `usage (K,)` is below the least weight."""
-        kept = np.flatnonzero(usage >= self.config.min_weight)
+        """The mixture without the options whose share `usage (K,)` is below the least weight, but never without any."""
+        kept = np.flatnonzero(usage >= min(self.config.min_weight, usage.max()))
         self.dropped += len(usage) - len(kept)
         return mixture if len(kept) == len(usage) else mixture.select(kept)
 

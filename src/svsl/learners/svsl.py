@@ -255,7 +255,9 @@ class SVSL:
         if self.config.delete_factor is None or len(self._current) < 2:
             return False
         means = self.expert_buffer.mean_returns()
-        others = means[:-1].mean()
+        if np.isnan(means[-1]) or np.isnan(means[:-1]).all():  # no episodes inside the box
+            return bool(np.isnan(means[-1]))
+        others = np.nanmean(means[:-1])
         return bool(means[-1] < others - (self.config.delete_factor - 1) * abs(others))
 
     def _keep(self, index: IntArray) -> None:
@@ -395,4 +397,5 @@ class SVSL:
         self._mixture = replace(self._current, log_weights=log_weights)
         heavy = log_weights >= np.log(config.min_weight) if config.min_weight > 0 else np.isfinite(log_weights)
         heavy[: self.base] = True
+        heavy[log_weights.argmax()] |= not heavy.any()
         self._keep(np.flatnonzero(heavy))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from svsl.errors import SvslError
-from svsl.learners.base import SearchSpace
+from svsl.learners.base import SearchSpace, require
 from svsl.surrogates import feature_count
 
 
@@ -65,16 +64,17 @@ class SVSLConfig:
 
     def __post_init__(self) -> None:
         for name in ("components", "iterations", "finetune_every"):
-            _require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
         for name in ("kl_expert", "kl_context", "kl_weight"):
-            _require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
-        for name in ("alpha", "beta", "beta_weight", "weight_iterations", "min_weight"):
-            _require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
-        _require(self.fresh is None or self.fresh >= 0, "fresh", "at least 0", self.fresh)
+            require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
+        for name in ("alpha", "beta", "beta_weight", "weight_iterations"):
+            require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
+        require(0 <= self.min_weight < 1, "min_weight", "at least 0 and below 1", self.min_weight)
+        require(self.fresh is None or self.fresh >= 0, "fresh", "at least 0", self.fresh)
         for name in ("context_batch", "expert_batch", "buffer", "seeded_iterations"):
             value = getattr(self, name)
-            _require(value is None or value >= 1, name, "at least 1", value)
-        _require(
+            require(value is None or value >= 1, name, "at least 1", value)
+        require(
             self.delete_factor is None or self.delete_factor >= 1, "delete_factor", "at least 1", self.delete_factor
         )
 
@@ -84,14 +84,14 @@ class SVSLConfig:
         dim_context, dim = len(width), len(width) + len(space.initial_mean)
         features = feature_count(dim)
         buffer = self.buffer if self.buffer is not None else int(1.5 * features)
-        _require(buffer >= features, "buffer", f"at least the {features} features of the expert's model", buffer)
+        require(buffer >= features, "buffer", f"at least the {features} features of the expert's model", buffer)
 
         def vector(name: str, share: float) -> tuple[float, ...]:
             value = getattr(self, name)
             # a task may leave out its last context dimensions: what a preset says of them is then idle
             value = tuple(float(v) for v in (share * width if value is None else value[:dim_context]))
             good = len(value) == dim_context and min(value) > 0
-            _require(good, name, f"{dim_context} numbers above 0, one a context dimension", value)
+            require(good, name, f"{dim_context} numbers above 0, one a context dimension", value)
             return value
 
         return replace(
@@ -103,8 +103,3 @@ class SVSLConfig:
             context_std=vector("context_std", 0.5),
             context_scale=vector("context_scale", 0.25),
         )
-
-
-def _require(condition: bool, name: str, expected: str, got: object) -> None:
-    if not condition:
-        raise SvslError(f"setting {name}: expected {expected}, got {got}")

@@ -54,7 +54,7 @@ class WeightRewards:
         self._gating = _OwnShare(log_contexts, owners)
         self._responsibility = _OwnShare(log_both, owners)
         self._drawn_log_gating = self._gating(mixture.log_weights)
-        scaled = contexts / context_scale
+        scaled = (contexts - contexts.mean(axis=0)) / context_scale  # centred, so that distances stay exact
         # the value is smooth: where all pairs would not fit in memory, it is evaluated at every so manieth episode
         stride = -(-(len(contexts) ** 2) // _KERNEL_ENTRIES)
         stride = max(1, min(stride, int(self.counts.min())))  # at least one point of every component

@@ -14,7 +14,7 @@ from svsl.plots.style import component_color, draw_box
 from svsl.random import stream
 from svsl.runs import PLOT_STREAM
 from svsl.tasks import Task
-from svsl.tasks.base import context_names
+from svsl.tasks.base import context_names, run_episodes
 
 _FAILURE_CONTEXTS = 2000
 
@@ -37,7 +37,7 @@ def draw_contexts(axes: Axes, library: SkillLibrary, task: Task, seed: int = 0, 
     rng = stream(seed, PLOT_STREAM, 0)
     contexts = uniform_contexts(task, _FAILURE_CONTEXTS, rng)
     best = library.mixture.component_means(contexts, library.gating(contexts).argmax(axis=1))
-    success = np.asarray(task.evaluate(contexts, best, rng).success)
+    success = run_episodes(task, contexts, best, rng).success
     draw_context_ellipses(axes, library, (dim, dim + 1))
     draw_failures(axes, contexts[~success][:, dim : dim + 2])
     name_axes(axes, task, dim)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svsl.errors import SvslError
 from svsl.gaussians import Array, BoolArray
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a batch of n episodes gave.
+    """What a batch of n episodes gave; lists become arrays.
 
     Attributes:
         returns: `(n,)`, the return of each episode. A NaN or infinite one is counted and replaced by the trainer.
@@ -24,6 +28,11 @@ class Outcome:
     returns: Array
     success: BoolArray
     info: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "returns", np.asarray(self.returns))
+        object.__setattr__(self, "success", np.asarray(self.success))
+        object.__setattr__(self, "info", {name: np.asarray(values) for name, values in self.info.items()})
 
 
 @runtime_checkable
@@ -57,6 +66,65 @@ class Task(Protocol):
         Randomness comes from `rng` only. The arguments must not be changed.
         """
         ...
+
+
+def run_episodes(
+    task: Task, contexts: Array, parameters: Array, rng: np.random.Generator, described: bool = False
+) -> Outcome:
+    """Runs a task, with its `describe` if it has one and that is wanted.
+
+    Raises:
+        SvslError: If the task raises anything (the message says what and where), or does not return what it should.
+    """
+    run = getattr(task, "describe", task.evaluate) if described else task.evaluate
+    try:
+        outcome = run(contexts, parameters, rng)
+    except SvslError:
+        raise
+    except Exception as error:  # the user's code
+        raise SvslError(f"task {type(task).__name__} failed: {place_of(error)}") from error
+    problem = outcome_problem(outcome, len(contexts))
+    if problem is not None:
+        raise SvslError(f"task {type(task).__name__}: {problem}; svsl check-task tells more")
+    return outcome
+
+
+def place_of(error: Exception) -> str:
+    """An exception in words, with the place it comes from."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(frame.filename).name} line {frame.lineno})"
+
+
+def outcome_problem(outcome: object, count: int) -> str | None:
+    """What is wrong with the outcome of so many episodes, or None."""
+    if not isinstance(outcome, Outcome):
+        return f"evaluate returned a {type(outcome).__name__}; return svsl.Outcome"
+    returns, success = outcome.returns, outcome.success
+    if returns.shape != (count,) or returns.dtype.kind not in "fiu":
+        return f"returns: expected {count} numbers, got {returns.dtype} {returns.shape}"
+    if success.shape != (count,) or success.dtype != np.bool_:
+        return f"success: expected {count} booleans, got {success.dtype} {success.shape}"
+    for name, values in outcome.info.items():
+        if values.shape[:1] != (count,):
+            return f"info[{name!r}]: expected {count} entries, got shape {values.shape}"
+    return None
+
+
+def joined(parts: Sequence[Outcome]) -> Outcome:
+    """One outcome of several; a part without some diagnostic has NaN, False or "" there."""
+    known = {name: values for part in reversed(parts) for name, values in part.info.items()}
+
+    def column(part: Outcome, name: str) -> NDArray[np.generic]:
+        if name in part.info:
+            return part.info[name]
+        shape, dtype = (len(part.returns), *known[name].shape[1:]), known[name].dtype
+        return np.zeros(shape, dtype) if dtype.kind in "bU" else np.full(shape, np.nan)
+
+    return Outcome(
+        np.concatenate([part.returns for part in parts]),
+        np.concatenate([part.success for part in parts]),
+        {name: np.concatenate([column(part, name) for part in parts]) for name in known},
+    )
 
 
 def context_names(task: Task) -> tuple[str, ...]:

@@ -172,18 +172,21 @@ class MujocoTask(SimulatedTask):
         returns, success = self.penalty - outside**2, np.zeros(len(contexts), dtype=bool)
         run = np.flatnonzero((outside <= 0) & np.isfinite(parameters).all(axis=1))
         returns[np.isnan(returns)] = self.penalty
+        info: dict[str, NDArray[np.generic]] = {
+            "simulated": np.isin(np.arange(len(contexts)), run),
+            "invalid_context": ~(outside <= 0),
+            "diverged": np.zeros(len(contexts), dtype=bool),
+        }
+        if not len(run):
+            return Outcome(returns, success, info)
         states, rollout = self.simulate(contexts[run], parameters[run])
         failed = diverged(states[:, -1], np.full(len(run), self._data.time + (self.steps + 1) * self.dt_s), self.dt_s)
         outcome = self.score(contexts[run], parameters[run], rollout)
         returns[run] = np.where(failed, self.penalty, outcome.returns)
-        success[run] = np.asarray(outcome.success) & ~failed
-        info: dict[str, NDArray[np.generic]] = {
-            "simulated": np.isin(np.arange(len(contexts)), run),
-            "invalid_context": ~(outside <= 0),
-            "diverged": scattered(failed, run, len(contexts)),
-        }
+        success[run] = outcome.success & ~failed
+        info["diverged"][run] = failed
         for name, values in outcome.info.items():
-            info[name] = scattered(np.asarray(values), run, len(contexts))
+            info[name] = scattered(values, run, len(contexts))
         return Outcome(returns, success, info)
 
     def simulate(self, contexts: Array, parameters: Array) -> tuple[Array, Rollout]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from svsl.gaussians import Array, IntArray
 from svsl.simulation.rollout import Simulator
-from svsl.tasks.base import Outcome
+from svsl.tasks.base import Outcome, joined
 
 _MOST_AT_ONCE = 128  # a larger batch pays more for fresh memory than it gains
 
@@ -102,8 +102,4 @@ def in_batches(evaluate: Callable[[Array, Array], Outcome], contexts: Array, par
         return evaluate(contexts, parameters)
     starts = range(0, len(contexts), _MOST_AT_ONCE)
     parts = [evaluate(contexts[s : s + _MOST_AT_ONCE], parameters[s : s + _MOST_AT_ONCE]) for s in starts]
-    return Outcome(
-        np.concatenate([part.returns for part in parts]),
-        np.concatenate([part.success for part in parts]),
-        {name: np.concatenate([part.info[name] for part in parts]) for name in parts[0].info},
-    )
+    return joined(parts)
