@@ -52,6 +52,8 @@ def main() -> None:
     """Throws once."""
     library = load_pretrained("beer-pong")
     cup = np.array([0.1, -1.8])
+    if not library.contains(cup):
+        raise SystemExit(f"the cup at {cup} is outside of where throws were learned")
     for skill in library.skills(cup):
         print(f"component {skill.component}: probability {skill.gating:.2f}, duration {skill.theta[-1]:.2f} s")
     skill = choose(library, cup, broken=7, longest_s=0.8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +14,10 @@ import pytest
 
 from svsl import SkillLibrary
 from svsl.cli import main
+from svsl.commands.resume import lost_by_weights
+from svsl.commands.train import split_task
+from svsl.learners.svsl_config import SVSLConfig
+from svsl.runs import Run, RunConfig
 
 SMALL = ["--components", "3", "--iterations", "8", "--finetune-every", "4"]
 
@@ -111,6 +116,17 @@ WRONG = {
     "no contexts": (["eval", "nowhere", "--contexts", "0"], "contexts: expected at least 1, got 0"),
     "missing argument": (["eval"], "svsl eval --help lists the flags"),
     "check what": (["check-task", "nowhere:x"], "no module 'nowhere'"),
+    "check nothing": (["check-task"], "check what?"),
+    "misspelt task": (["train", "--seed", "1", "planar-reachr"], "did you mean planar-reacher?"),
+    "option without default": (["check-task", "toys:needs"], "its option 'size' has no default"),
+    "factory fails": (["train", "toys:fails"], "making it failed: LinAlgError: Singular matrix (toys.py line"),
+    "negative workers": (["train", "planar-reacher", "--workers", "-2"], "workers: expected at least 0, got -2"),
+    "negative time": (["resume", "x", "--checkpoint-s", "-1"], "checkpoint_s: expected at least 0, got -1"),
+    "prune below 0": (["prune", "beer-pong", "--min-weight", "-2", "--out", "x"], "min_weight: expected from 0"),
+    "too much entropy": (
+        ["train", "beer-pong", "--learner", "ladips", "--components", "2"],
+        "got 3.4; give a smaller one with fewer options",
+    ),
 }
 
 
@@ -152,3 +168,77 @@ def test_check_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert "error   repeatable: the same rng gave other returns" in out
     assert main(["check-task", "toys:Crashes"]) == 2
     assert "evaluate raised ZeroDivisionError: the robot is on fire" in capsys.readouterr().out
+
+
+def test_the_checker_takes_the_options_of_a_task(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-task", "toys:with_options", "--scale", "3"]) == 0
+    assert main(["check-task", "toys:named", "--name", "y"]) == 0
+    assert main(["check-task", "toys:with_options", "--scal", "3"]) == 2
+    assert "Unrecognized options: --scal" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def f(:\n", "SyntaxError: invalid syntax (mine.py, line 1)"),
+        ("import nothing_of_the_kind\n", "ModuleNotFoundError: No module named 'nothing_of_the_kind' (mine.py line 1)"),
+        ("\n1 / 0\n", "ZeroDivisionError: division by zero (mine.py line 2)"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_one_line(
+    text: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    Path("mine.py").write_text(text)
+    assert main(["train", "mine:Task"]) == 2
+    assert capsys.readouterr().err == f"svsl: task 'mine:Task': importing mine failed: {told}\n"
+
+
+def test_words_with_a_colon_that_are_values_are_no_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for line, task in (
+        ("--ray-address HEAD:6379 planar-reacher", "planar-reacher"),
+        ("--out runs/a:b toys:Unimodal", "toys:Unimodal"),
+        ("--out runs/a:b --quiet toys:Unimodal", "toys:Unimodal"),
+        ("--quiet toys:Unimodal --seed 3", "toys:Unimodal"),
+    ):
+        found, rest = split_task(line.split())
+        assert found == task
+        assert [*rest, task] == sorted(line.split(), key=lambda word: word == task)
+
+
+def test_help_names_learners_and_presets(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "beer-pong", "--help"])
+    out = " ".join(capsys.readouterr().out.split())
+    assert "svsl (paper, efficient); hireps (paper); ladips (paper)" in out
+    with pytest.raises(SystemExit):
+        main(["extend", "--help"])
+    assert "--components INT" in capsys.readouterr().out
+
+
+def test_a_library_that_does_not_fit_its_task_any_more(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "toys:Unimodal", *SMALL, "--quiet", "--out", "run"]) == 0
+    library = SkillLibrary.load("run")
+    for change, told in (
+        (
+            {"task": "toys:Grown"},
+            "2 context dimensions and 3 parameters, but the task 'toys:Grown' with its options has 3",
+        ),
+        ({"seed": "x"}, "seed in the library's metadata: expected a number, got 'x'"),
+        ({"task_options": "{"}, "the task's options in the library's metadata cannot be read"),
+    ):
+        replace(library, metadata={**library.metadata, **change}).save("changed.safetensors")
+        assert main(["eval", "changed.safetensors"]) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_weights_that_cost_success_are_told() -> None:
+    run = Run.create(Path("run"), RunConfig("toys:Unimodal", {}, "svsl", SVSLConfig(), 0))
+    assert lost_by_weights(run) is None
+    run.append_metrics({"components": 2, "success_rate": 0.64})
+    run.append_metrics({"components": 2, "success_rate": 0.62})
+    assert lost_by_weights(run) is None
+    run.append_metrics({"components": 1, "success_rate": 0.28})
+    told = lost_by_weights(run)
+    assert told is not None
+    assert "left 1 of 2 components, and success fell from 62% to 28% in tests: a larger --beta-weight" in told

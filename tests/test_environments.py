@@ -104,6 +104,17 @@ def test_a_step_is_an_episode_of_the_task(name: str) -> None:
     assert info["success"] == expected.success[0]
 
 
+def test_wrong_actions_and_options_are_refused() -> None:
+    env = gymnasium.make("svsl/BeerPong-v0").unwrapped
+    with pytest.raises(ValueError, match="there is no 'contxt', only 'context'"):
+        env.reset(options={"contxt": [0.0, -2.0]})
+    with pytest.raises(ValueError, match="context: expected finite numbers"):
+        env.reset(options={"context": [np.nan, -2.0]})
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"action: expected shape \(15,\), got \(3,\)"):
+        env.step(np.zeros(3))
+
+
 def test_a_context_of_the_wrong_shape_is_refused() -> None:
     env = gymnasium.make("svsl/BeerPong-v0")
     with pytest.raises(ValueError, match=r"context: expected shape \(2,\), got \(3,\)"):

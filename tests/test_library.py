@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -167,6 +168,27 @@ def test_wrong_queries_say_what_was_expected(library: SkillLibrary) -> None:
         library.gating("here")
     with pytest.raises(SvslError, match="2 rows against 3"):
         library.log_prob(np.zeros((2, 2)), np.zeros((3, 3)))
+
+
+def test_a_library_in_one_line(library: SkillLibrary) -> None:
+    told = replace(library, metadata={"task": "toy"})
+    assert repr(told) == "SkillLibrary(toy: 4 components, 2 context dimensions, 3 parameters)"
+    assert "\n" not in repr(library.mixture)
+
+
+def test_the_box_is_known(library: SkillLibrary) -> None:
+    middle = 0.5 * (library.context_low + library.context_high)
+    beyond = library.context_high + np.array([0.0, 1e-9])
+    assert library.contains(middle)
+    assert not library.contains(beyond)
+    assert library.contains([library.context_low, beyond, library.context_high]).tolist() == [True, False, True]
+
+
+def test_the_folder_of_a_run_is_its_library(library: SkillLibrary, tmp_path: Path) -> None:
+    with pytest.raises(SvslError, match="there is no such skill library"):
+        SkillLibrary.load(tmp_path)
+    library.save(tmp_path / "library.safetensors")
+    assert len(SkillLibrary.load(tmp_path)) == 4
 
 
 def test_using_a_library_imports_numpy_and_safetensors_only() -> None:

@@ -155,7 +155,7 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config())
     ppo.PPOTrainer(run).train(silent, stop=lambda: True)
     other = Run(run.folder, config(settings=replace(SMALL, hidden=(32,))))
-    with pytest.raises(SvslError, match=r"checkpoint.safetensors does not fit .*config.json"):
+    with pytest.raises(SvslError, match=r"settings.hidden from \[64, 64\] to \[32\]"):
         ppo.PPOTrainer(other)
 
 
@@ -244,3 +244,10 @@ def test_the_core_never_imports_torch() -> None:
         "sys.exit(any(name.split('.')[0] in ('torch', 'stable_baselines3') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_nothing_is_left_among_the_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    ppo.PPOTrainer(Run.create(tmp_path / "run", config()))
+    assert list((tmp_path / "temporary").iterdir()) == []

@@ -24,7 +24,7 @@ from svsl.learners.svsl_config import SVSLConfig
 from svsl.presets import find_preset
 from svsl.runs import MetricsRow, Run, RunConfig
 from svsl.training import Status, Trainer
-from toys import Unimodal
+from toys import Bimodal, Unimodal
 
 SMALL = SVSLConfig(components=3, iterations=12, finetune_every=4, weight_iterations=5, kl_expert=0.1)
 
@@ -176,8 +176,15 @@ def test_broken_checkpoints_and_configs_are_refused(tmp_path: Path) -> None:
     other = json.loads((run.folder / "config.json").read_text())
     other["task"] = "planar-reacher"
     (run.folder / "config.json").write_text(json.dumps(other))
-    with pytest.raises(SvslError, match="does not fit"):
+    with pytest.raises(
+        SvslError, match=r"was changed since the checkpoint \(task from toys:Unimodal to planar-reacher"
+    ):
         Trainer(Run.open(run.folder))
+    with pytest.raises(SvslError, match="does not fit the task toys:Unimodal as it is now"):
+        Trainer(run, task=Bimodal())
+    changed = replace(run.config, seed=5, settings=replace(SMALL, alpha=3.0))
+    with pytest.raises(SvslError, match=r"\(seed from 0 to 5; settings.alpha from 0.001 to 3.0\)"):
+        Trainer(Run(run.folder, changed))
     (run.folder / "config.json").write_text("{")
     with pytest.raises(SvslError, match="not a readable configuration"):
         Run.open(run.folder)

@@ -116,3 +116,26 @@ def moved(shift: float = 0.0) -> Unimodal:
     task = Unimodal()
     task.bias = task.bias + shift
     return task
+
+
+class Grown(Unimodal):
+    """The task after its owner has changed it."""
+
+    context_low = np.array([-1.0, 0.0, 0.0])
+    context_high = np.array([1.0, 3.0, 1.0])
+
+
+def needs(size: int) -> Unimodal:
+    """A task with an option that has no default."""
+    return Unimodal()
+
+
+def named(name: str = "x") -> Unimodal:
+    """A task with an option called like an argument of ours."""
+    return Unimodal()
+
+
+def fails() -> Unimodal:
+    """A task that cannot be made: the error is not in this file."""
+    np.linalg.inv(np.zeros((2, 2)))
+    return Unimodal()

@@ -64,6 +64,9 @@ class TaskEnv(gymnasium.Env[Array, Array]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         """Draws a context uniformly, or takes `options["context"]`."""
         super().reset(seed=seed)
+        unknown = sorted(set(options or {}) - {"context"})
+        if unknown:
+            raise ValueError(f"options: there is no {unknown[0]!r}, only 'context'")
         wanted = (options or {}).get("context")
         if wanted is None:
             self._context = uniform_contexts(self.task, 1, self.np_random)[0]
@@ -71,6 +74,8 @@ class TaskEnv(gymnasium.Env[Array, Array]):
             self._context = np.asarray(wanted, dtype=np.float64)
             if self._context.shape != self.observation_space.shape:
                 raise ValueError(f"context: expected shape {self.observation_space.shape}, got {self._context.shape}")
+            if not np.isfinite(self._context).all():
+                raise ValueError(f"context: expected finite numbers, got {self._context}")
         self._action = None
         self._show()
         return self._context.copy(), {}
@@ -78,6 +83,8 @@ class TaskEnv(gymnasium.Env[Array, Array]):
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
         """Runs one whole episode."""
         self._action = np.asarray(action, dtype=np.float64)
+        if self._action.shape != self.action_space.shape:
+            raise ValueError(f"action: expected shape {self.action_space.shape}, got {self._action.shape}")
         outcome = self.task.evaluate(self._context[None], self._action[None], self.np_random)
         defined = {n: v[0] for n, v in outcome.info.items() if v.dtype.kind != "f" or not np.isnan(v[0]).any()}
         info: dict[str, Any] = dict(defined)

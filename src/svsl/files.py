@@ -66,7 +66,11 @@ def folder_lock(folder: Path, busy: str, wait_s: float = 0.0) -> Iterator[None]:
 def write_bytes(path: Path, content: bytes) -> None:
     """Replaces `path` by `content`; after a crash at any moment the old or the new content is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        error.filename = str(path)  # what the user knows
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

@@ -15,7 +15,7 @@ LOG_2PI = float(np.log(2 * np.pi))
 _ROWS_PER_BLOCK = 512  # keeps the whitened block of all components inside the cache
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LinearGaussian:
     """K distributions `p_k(y | x) = N(y | gain_k x + bias_k, chol_k chol_k^T)`.
 
@@ -53,6 +53,10 @@ class LinearGaussian:
         """Makes a stack without input from means `(K, dy)` and Cholesky factors `(K, dy, dy)`."""
         mean = np.asarray(mean, dtype=np.float64)
         return cls.build(np.zeros((*mean.shape, 0)), mean, chol)
+
+    def __repr__(self) -> str:
+        count, dim_y, dim_x = self.gain.shape
+        return f"LinearGaussian({count} of {dim_y} dimensions given {dim_x})"
 
     def __len__(self) -> int:
         return len(self.bias)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from svsl.errors import SvslError
 from svsl.files import read_safetensors, write_safetensors
-from svsl.gaussians import Array, IntArray, LinearGaussian
+from svsl.gaussians import Array, BoolArray, IntArray, LinearGaussian
 from svsl.mixture import Mixture, logsumexp, sample_rows
 
 FORMAT = "svsl-skill-library"
@@ -56,11 +56,12 @@ class Component:
     cov: Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SkillLibrary:
     """A mixture of skills over a context box.
 
-    Every query takes one context `(dc,)` or a batch `(n, dc)` and answers in the same form.
+    Every query takes one context `(dc,)` or a batch `(n, dc)` and answers in the same form. Outside the box it answers
+    as well, by extrapolation far from anything that was tried: ask `contains` before a robot moves.
 
     Attributes:
         mixture: The components.
@@ -76,6 +77,11 @@ class SkillLibrary:
 
     def __len__(self) -> int:
         return len(self.mixture)
+
+    def __repr__(self) -> str:
+        task = f"{self.metadata['task']}: " if "task" in self.metadata else ""
+        sizes = f"{len(self)} components, {self.context_dim} context dimensions, {self.parameter_dim} parameters"
+        return f"SkillLibrary({task}{sizes})"
 
     @property
     def context_dim(self) -> int:
@@ -189,11 +195,13 @@ class SkillLibrary:
 
     @classmethod
     def load(cls, path: str | Path) -> SkillLibrary:
-        """Reads and checks a library.
+        """Reads and checks the library of a file or of a finished run's folder.
 
         Raises:
             SvslError: If the file is missing, broken, of another kind or version, or does not hold a valid mixture.
         """
+        if Path(path).is_dir():
+            path = Path(path) / "library.safetensors"  # of a run
         arrays, header = read_safetensors(Path(path), "skill library")
         if header.get("format") != FORMAT:
             raise SvslError(f"{path}: a safetensors file, but no skill library")
@@ -206,6 +214,12 @@ class SkillLibrary:
             return cls(*_checked(arrays), metadata=header.get("metadata", {}))
         except SvslError as error:
             raise SvslError(f"{path}: {error}") from None
+
+    def contains(self, context: ArrayLike) -> BoolArray:
+        """Whether contexts lie in the box that the library was trained for: a bool, or `(n,)`."""
+        contexts, single = self._rows("context", context, self.context_dim)
+        inside = np.asarray(((contexts >= self.context_low) & (contexts <= self.context_high)).all(axis=1))
+        return np.asarray(inside[0]) if single else inside
 
     def _rows(self, name: str, values: ArrayLike, dim: int) -> tuple[Array, bool]:
         try:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from svsl.gaussians import Array, IntArray, LinearGaussian
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mixture:
     """`pi(o)`, `pi(c|o)` and `pi(theta|c,o)` of K components.
 
@@ -23,6 +23,9 @@ class Mixture:
     log_weights: Array
     contexts: LinearGaussian
     experts: LinearGaussian
+
+    def __repr__(self) -> str:
+        return f"Mixture(contexts={self.contexts!r}, experts={self.experts!r})"
 
     def __len__(self) -> int:
         return len(self.log_weights)

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
@@ -103,6 +104,7 @@ class PPOTrainer:
         with _one_torch_thread():  # several would round the initial networks in another way
             self.model = _make_ppo(self.config, self.normaliser, _torch_seed(seed, 0))
         self.networks = share_parameters(self.model.policy)
+        self.model.set_logger(Logger(None, []))  # its own would leave a folder among the temporary files
         _, self._callback = self.model._setup_learn(self.rollouts * self.config.rollout_steps)
         self._test: MetricsRow | None = None
         self._resume()

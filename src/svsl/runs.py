@@ -76,12 +76,7 @@ class RunConfig:
         if base is None:
             return make_learner(self.learner, self.settings, space, stream(self.seed, LEARNER_STREAM))
         assert isinstance(self.settings, SVSLConfig)
-        got, wanted = (base.context_dim, base.parameter_dim), (len(space.context_low), len(space.initial_mean))
-        if got != wanted:
-            raise SvslError(
-                f"{self.extends}: a library of {got[0]} context dimensions and {got[1]} parameters, but the task "
-                f"{self.task!r} with these options has {wanted[0]} and {wanted[1]}; extend it on one that has as many"
-            )
+        require_fit(base, task, self.task)
         # not the stream of the run it extends: its components would start in the same places again
         rng = stream(self.seed, LEARNER_STREAM, len(base))
         return SVSL(self.settings, space, rng, base.mixture, self.freeze)
@@ -230,15 +225,26 @@ class Run:
 
     def save_checkpoint(self, arrays: Arrays, counters: Mapping[str, object]) -> None:
         """Replaces the checkpoint."""
-        write_safetensors(self.checkpoint_path, arrays, {"format": FORMAT, "counters": dict(counters)})
+        header = {"format": FORMAT, "counters": dict(counters), "config": self.config.to_json()}
+        write_safetensors(self.checkpoint_path, arrays, header)
 
     def load_checkpoint(self) -> tuple[Arrays, dict[str, Any]] | None:
-        """The checkpoint's arrays and counters, or None if there is none yet."""
+        """The checkpoint's arrays and counters, or None if there is none yet.
+
+        Raises:
+            SvslError: If it cannot be read, or the configuration is not the one it was written with.
+        """
         if not self.checkpoint_path.exists():
             return None
         arrays, header = read_safetensors(self.checkpoint_path, "checkpoint")
         if header.get("format") != FORMAT:
             raise SvslError(f"{self.checkpoint_path}: not a checkpoint of this svsl ({__version__})")
+        changed = _changes(json.loads(header.get("config", "{}")), json.loads(self.config.to_json()))
+        if changed:
+            raise SvslError(
+                f"{self.folder / 'config.json'} was changed since the checkpoint ({'; '.join(changed)}); what a run "
+                "computes cannot change on the way: undo it, or start a new run"
+            )
         return arrays, header["counters"]
 
     def restore_learner(self, learner: Learner, arrays: Arrays) -> None:
@@ -250,7 +256,9 @@ class Run:
         try:
             learner.restore(below(arrays, "learner."))
         except (KeyError, ValueError, IndexError) as error:
-            raise SvslError(f"{self.checkpoint_path} does not fit {self.folder / 'config.json'} ({error!r})") from None
+            raise SvslError(
+                f"{self.checkpoint_path} does not fit the task {self.config.task} as it is now ({error!r})"
+            ) from None
 
     def append_metrics(self, row: MetricsRow) -> None:
         """Adds a row to the metrics; it is on the disk before any checkpoint that counts it."""
@@ -379,21 +387,65 @@ def config_of(library: SkillLibrary, run: Run | None = None) -> RunConfig:
     if "task" not in told:
         raise SvslError("the library's metadata names no task; metadata={'task': NAME} tells it when saving")
     options = json.loads(told.get("task_options", "{}"))
-    return RunConfig(told["task"], options, "svsl", find_preset(told["task"]).settings, int(told.get("seed", 0)))
+    return RunConfig(told["task"], options, "svsl", find_preset(told["task"]).settings, seed_of(library))
+
+
+def seed_of(library: SkillLibrary) -> int:
+    """The seed a library was trained with; 0 if its metadata does not tell.
+
+    Raises:
+        SvslError: If what it tells is no number.
+    """
+    try:
+        return int(library.metadata.get("seed", 0))
+    except ValueError:
+        raise SvslError(
+            f"seed in the library's metadata: expected a number, got {library.metadata['seed']!r}"
+        ) from None
+
+
+def require_fit(library: SkillLibrary, task: Task, name: str) -> None:
+    """Refuses a library that is of another task than the one called `name`.
+
+    Raises:
+        SvslError: If it has not as many context dimensions and parameters.
+    """
+    got, wanted = (library.context_dim, library.parameter_dim), (len(task.context_low), len(task.initial_mean))
+    if got != wanted:
+        raise SvslError(
+            f"a library of {got[0]} context dimensions and {got[1]} parameters, but the task {name!r} with its options "
+            f"has {wanted[0]} and {wanted[1]} now; take the task it was trained on, or train again"
+        )
 
 
 def task_of(library: SkillLibrary, workers: int | None = None) -> Task:
     """The task a library was trained on, on so many threads if it simulates on several (all cores unless told).
 
     Raises:
-        SvslError: If the library does not say.
+        SvslError: If the library does not say, or does not fit it any more.
     """
     if "task" not in library.metadata:
         raise SvslError("the library's metadata names no task; metadata={'task': NAME} tells it when saving")
-    task = make_task(library.metadata["task"], **json.loads(library.metadata.get("task_options", "{}")))
+    try:
+        options = dict(json.loads(library.metadata.get("task_options", "{}")))
+    except ValueError as error:
+        raise SvslError(f"the task's options in the library's metadata cannot be read ({error})") from None
+    task = make_task(library.metadata["task"], **options)
+    require_fit(library, task, library.metadata["task"])
     if workers is not None and hasattr(task, "workers"):
         task.workers = workers
     return task
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any], above: str = "") -> list[str]:
+    """In what two configurations differ, as far as the old one tells; not in the svsl that wrote them."""
+    changed: list[str] = []
+    for name in sorted(set(old) & set(new) - {"svsl"}):
+        if isinstance(old[name], Mapping) and isinstance(new[name], Mapping):
+            changed += _changes(old[name], new[name], f"{name}.")
+        elif old[name] != new[name]:
+            changed.append(f"{above}{name} from {old[name]} to {new[name]}")
+    return changed
 
 
 def _vector(values: ArrayLike) -> Array:

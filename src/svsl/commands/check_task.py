@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
-
-import tyro
 
 from svsl.commands.base import parse
+from svsl.commands.train import split_task, task_flags
+from svsl.errors import SvslError
+from svsl.presets import find_preset
 from svsl.tasks import make_task
 
 
@@ -15,16 +15,17 @@ from svsl.tasks import make_task
 class Options:
     """Tell what a learner would stumble over in a task of your own."""
 
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """A task's name or module:factory."""
-
 
 def main(args: list[str]) -> int:
-    """Runs the checker on a task."""
-    options = parse(Options, args, "svsl check-task")
+    """Runs the checker on a task, with the options it takes."""
+    task, rest = split_task(args)
+    if task is None:
+        parse(Options, [word for word in rest if word in ("-h", "--help")], "svsl check-task TASK")
+        raise SvslError("check what? svsl check-task TASK, with a task's name, gym:ENV_ID or your own module:factory")
+    options = parse(task_flags(task, find_preset(task).task_options), rest, f"svsl check-task {task}")
     from svsl.task_check import check_task
 
-    findings = check_task(make_task(options.task))
+    findings = check_task(make_task(task, **vars(options)))
     for finding in findings:
         print(f"{finding.verdict:8}{finding.text}")
     return 2 if any(f.verdict == "error" for f in findings) else 0

@@ -12,7 +12,7 @@ from svsl.commands.base import Source, Switch, parse
 from svsl.console import print_table
 from svsl.errors import SvslError
 from svsl.library import SkillLibrary
-from svsl.runs import EVAL_STREAM, Run, import_ppo, open_library, task_of
+from svsl.runs import EVAL_STREAM, Run, import_ppo, open_library, seed_of, task_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def evaluation(
     from svsl.training import numeric_settings
 
     told, metrics = library.metadata, run.read_metrics() if run else []
-    seed = int(told.get("seed", 0))
+    seed = seed_of(library)
     with numeric_settings():
         numbers = evaluate(library, task_of(library, workers), stream(seed, EVAL_STREAM), contexts)
     return {

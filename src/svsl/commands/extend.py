@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, make_dataclass, replace
 from pathlib import Path
 
-from svsl.commands.base import Switch, parse
+from svsl.commands.base import Switch, first_line, parse
 from svsl.commands.resume import Work, work_on
 from svsl.commands.train import task_flags
 from svsl.errors import SvslError
@@ -30,6 +30,7 @@ class Options(Work):
     """Replace a run that is already there."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.seed is not None and self.seed < 0:
             raise SvslError(f"setting seed: expected at least 0, got {self.seed}")
         if self.test_contexts < 1:
@@ -39,7 +40,12 @@ class Options(Work):
 def main(args: list[str]) -> int:
     """Extends a library; its task and its settings are the defaults of the further flags."""
     if not args or args[0].startswith("-"):
-        parse(Options, [a for a in args if a in ("-h", "--help")], "svsl extend RUN_OR_NAME")
+        flags = make_dataclass(
+            "Extend",
+            [("run", Options, field(default=Options())), ("settings", SVSLConfig, field(default=SVSLConfig(10)))],
+            namespace={"__doc__": f"{first_line(Options)}\n\nFurther flags are the options of the library's task."},
+        )
+        parse(flags, [a for a in args if a in ("-h", "--help")], "svsl extend RUN_OR_NAME")
         raise SvslError("extend what? svsl extend RUN_OR_NAME --components 10, the library first")
     source = args[0]
     base, old_run = open_library(source)

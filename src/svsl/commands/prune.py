@@ -12,7 +12,7 @@ from svsl.evaluation import repertoire, uniform_contexts
 from svsl.files import refuse_existing
 from svsl.library import SkillLibrary
 from svsl.random import stream
-from svsl.runs import PRUNE_STREAM, open_library, task_of
+from svsl.runs import PRUNE_STREAM, open_library, seed_of, task_of
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.min_weight is None and self.max_components is None and not self.redundant:
             raise SvslError("prune what? give --min-weight W, --max-components K or --redundant")
+        if self.min_weight is not None and not 0 <= self.min_weight < 1:
+            raise SvslError(f"setting min_weight: expected from 0 to below 1, got {self.min_weight}")
         if self.max_components is not None and self.max_components < 1:
             raise SvslError(f"setting max_components: expected at least 1, got {self.max_components}")
         if not 0 <= self.tolerance < 1:
@@ -70,7 +72,7 @@ def without_redundant(library: SkillLibrary, tolerance: float, contexts: int) ->
     from svsl.editing import needed_components, select
     from svsl.training import numeric_settings
 
-    task, rng = task_of(library), stream(int(library.metadata.get("seed", 0)), PRUNE_STREAM)
+    task, rng = task_of(library), stream(seed_of(library), PRUNE_STREAM)
     with numeric_settings():
         found = repertoire(library, task, uniform_contexts(task, contexts, rng), rng)
     return select(library, needed_components(found, tolerance))

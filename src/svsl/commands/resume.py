@@ -11,8 +11,12 @@ from typing import Literal
 from svsl.commands.base import Folder, Switch, complain, parse
 from svsl.commands.eval import evaluate_run, show_evaluation
 from svsl.commands.plot import draw
+from svsl.errors import SvslError
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs import Run, RunConfig
 from svsl.tasks import Task
+
+_LOSS = 0.05  # of the success rate, worth a word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +33,12 @@ class Work:
     """Where episodes run: on this machine, or spread over a Ray cluster."""
     ray_address: str | None = None
     """The cluster; default the environment's RAY_ADDRESS, or a Ray of its own on this machine."""
+
+    def __post_init__(self) -> None:
+        if self.checkpoint_s < 0:
+            raise SvslError(f"setting checkpoint_s: expected at least 0, got {self.checkpoint_s:g}")
+        if self.workers is not None and self.workers < 0:
+            raise SvslError(f"setting workers: expected at least 0, got {self.workers}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +71,19 @@ def episodes_on(backend: str, ray_address: str | None, config: RunConfig) -> Ite
         yield RayTask(config.task, config.task_options)
 
 
+def lost_by_weights(run: Run) -> str | None:
+    """What to know if the library was clearly better before its weights were learned; None if it was not."""
+    if not isinstance(run.config.settings, SVSLConfig) or not run.config.settings.weight_iterations:
+        return None
+    before, after = ([None, None, *run.read_metrics()])[-2:]
+    if before is None or after is None or before["success_rate"] - after["success_rate"] < _LOSS:
+        return None
+    return (
+        f"weights  learning them left {after['components']} of {before['components']} components, and success fell "
+        f"from {before['success_rate']:.0%} to {after['success_rate']:.0%} in tests: a larger --beta-weight keeps more"
+    )
+
+
 def work_on(work: Work, config: RunConfig, opened: Callable[[], Run]) -> int:
     """Trains a run to its end or to Ctrl-C, then shows its numbers and draws its figures.
 
@@ -82,6 +105,9 @@ def work_on(work: Work, config: RunConfig, opened: Callable[[], Run]) -> int:
         return complain(f"stopped and saved; svsl resume {run.folder} goes on", code=130)
     if not work.quiet:
         show_evaluation(evaluate_run(run))
+        told = lost_by_weights(run)
+        if told is not None:
+            print(told)
         draw(run)
         print(f"{run.product_path.stem:8} {run.product_path}")
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import operator
@@ -17,7 +18,7 @@ import tyro
 from svsl.commands.base import Switch, parse
 from svsl.commands.resume import Work, work_on
 from svsl.errors import SvslError
-from svsl.presets import find_preset
+from svsl.presets import LEARNERS, PRESETS, find_preset
 from svsl.runs import Run, RunConfig
 from svsl.tasks import REGISTRY, task_factory
 
@@ -40,6 +41,7 @@ class Options(Work):
     """Replace a run that is already there."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.seed < 0:
             raise SvslError(f"setting seed: expected at least 0, got {self.seed}")
         if self.test_contexts < 1:
@@ -48,7 +50,7 @@ class Options(Work):
 
 def main(args: list[str]) -> int:
     """Trains; the task and the learner decide which flags there are beside those of `Options`."""
-    task, rest = _split_task(args)
+    task, rest = split_task(args)
     learner = _flag_value(rest, "--learner") or "svsl"
     preset_name = _flag_value(rest, "--preset")
     preset = find_preset(task or "", learner, preset_name, _told(rest))
@@ -61,7 +63,7 @@ def main(args: list[str]) -> int:
             ("settings", type(settings), field(default=settings)),
             ("task", task_options, field(default=task_options())),
         ],
-        namespace={"__doc__": f"Trains a skill library on {task or 'a task'} and draws its figures."},
+        namespace={"__doc__": f"Trains a skill library on {task or 'a task'} and draws its figures.{_choices(task)}"},
     )
     options = parse(everything, rest, f"svsl train {task or 'TASK'}")
     if task is None:
@@ -76,7 +78,14 @@ def main(args: list[str]) -> int:
     return work_on(run, config, lambda: Run.create(folder, config, run.overwrite))
 
 
-def _split_task(args: list[str]) -> tuple[str | None, list[str]]:
+def _choices(task: str | None) -> str:
+    """The learners and their presets, in words."""
+    presets = {learner: ", ".join(PRESETS.get((task or "", learner), {"default": None})) for learner in LEARNERS}
+    told = "; ".join(f"{learner} ({names})" for learner, names in presets.items())
+    return f"\n\nLearners, with their presets for the task: {told}."
+
+
+def split_task(args: list[str]) -> tuple[str | None, list[str]]:
     """Finds TASK among the arguments: if it can, not what is the value of a flag."""
 
     def may_be_value(position: int) -> bool:
@@ -87,8 +96,10 @@ def _split_task(args: list[str]) -> tuple[str | None, list[str]]:
     if named:
         position = min(named, key=lambda p: (may_be_value(p), args[p] not in REGISTRY))
         return args[position], args[:position] + args[position + 1 :]
-    if args and not args[0].startswith("-"):
-        task_factory(args[0])  # says which tasks there are
+    for position, word in enumerate(args):
+        near = difflib.get_close_matches(word, REGISTRY, n=1)
+        if (position == 0 and not word.startswith("-")) or (near and not may_be_value(position)):
+            task_factory(word)  # says which tasks there are
     return None, args
 
 

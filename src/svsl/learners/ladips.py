@@ -47,7 +47,7 @@ class LaDiPSConfig(FixedMixtureConfig):
         if self.gating_entropy is not None and self.gating_entropy > np.log(self.components):
             raise SvslError(
                 f"setting gating_entropy: expected at most log({self.components}) = {np.log(self.components):.3g}, the "
-                f"entropy of all options alike, got {self.gating_entropy}"
+                f"entropy of all options alike, got {self.gating_entropy:.3g}; give a smaller one with fewer options"
             )
 
 

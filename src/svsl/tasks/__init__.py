@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable
 
 from svsl.errors import SvslError
-from svsl.tasks.base import Outcome, Task
+from svsl.tasks.base import Outcome, Task, place_of
 
 __all__ = ["REGISTRY", "Outcome", "Task", "make_task", "task_factory"]
 
@@ -40,19 +40,20 @@ def task_factory(name: str) -> Callable[..., Task]:
     module_name, _, attribute = path.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name == error.name or module_name.startswith(error.name + ".")):
-            raise  # the module is there, something it needs is not
-        raise SvslError(
-            f"task {name!r}: no module {module_name!r} in the current directory or the Python path"
-        ) from None
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and (module_name == missing or module_name.startswith(missing + ".")):
+            raise SvslError(
+                f"task {name!r}: no module {module_name!r} in the current directory or the Python path"
+            ) from None
+        raise SvslError(f"task {name!r}: importing {module_name} failed: {place_of(error)}") from error
     factory = getattr(module, attribute, None)
     if not callable(factory):
         raise SvslError(f"task {name!r}: module {module_name!r} has no function or class {attribute!r}")
     return factory
 
 
-def make_task(name: str, **options: object) -> Task:
+def make_task(name: str, /, **options: object) -> Task:
     """Makes a task.
 
     Args:
@@ -60,7 +61,7 @@ def make_task(name: str, **options: object) -> Task:
         **options: Passed to the task's factory.
 
     Raises:
-        SvslError: If there is no such task or option.
+        SvslError: If there is no such task or option, or it cannot be made.
     """
     factory = task_factory(name)
     allowed = inspect.signature(factory).parameters
@@ -68,7 +69,12 @@ def make_task(name: str, **options: object) -> Task:
         unknown = sorted(set(options) - set(allowed))
         if unknown:
             raise SvslError(f"task {name!r} has no option {unknown[0]!r}; options: {', '.join(allowed) or 'none'}")
-    task = factory(**options)
+    try:
+        task = factory(**options)
+    except SvslError:
+        raise
+    except Exception as error:
+        raise SvslError(f"task {name!r}: making it failed: {place_of(error)}") from error
     if not isinstance(task, Task):
         missing = [attribute for attribute in _TASK_ATTRIBUTES if not hasattr(task, attribute)]
         raise SvslError(f"task {name!r}: a {type(task).__name__} without {', '.join(missing)} is no task")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ from numpy.typing import NDArray
 
 from svsl.errors import SvslError
 from svsl.gaussians import Array, BoolArray
+
+# where code lies that is not the user's: Python, its packages, and this one
+_INSTALLED = {Path(path) for path in sysconfig.get_paths().values()} | {Path(__file__).parents[1]}
 
 
 @dataclass(frozen=True)
@@ -90,9 +94,11 @@ def run_episodes(
 
 
 def place_of(error: Exception) -> str:
-    """An exception in words, with the place it comes from."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(frame.filename).name} line {frame.lineno})"
+    """An exception in words, with the place in the user's code it comes from, or the innermost one."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    mine = [frame for frame in frames if not _INSTALLED.intersection(Path(frame.filename).parents)]
+    place = "".join(f" ({Path(frame.filename).name} line {frame.lineno})" for frame in (mine or frames)[-1:])
+    return f"{type(error).__name__}: {error}" + ("" if isinstance(error, SyntaxError) else place)
 
 
 def outcome_problem(outcome: object, count: int) -> str | None:
