@@ -63,12 +63,10 @@ def test_seeds_of_one_configuration_form_a_group_named_by_what_differs() -> None
     assert [[run.folder.name for run in group.runs] for group in groups] == [["a0", "a1"], ["b0", "b7"], ["h0"]]
     assert [g.label for g in group_runs(runs[:1])] == ["svsl"]
     stretched = replace(CONFIG, task="toys:with_options", task_options={"scale": 2.0})
-    mixed = group_runs([runs[0], make("s", stretched), make("t", replace(stretched, task_options={"scale": 3.0}))])
-    assert [g.label for g in mixed] == [
-        "toys:Unimodal svsl",
-        "toys:with_options svsl scale=2",
-        "toys:with_options svsl scale=3",
-    ]
+    options = group_runs([make("s", stretched), make("t", replace(stretched, task_options={"scale": 3.0}))])
+    assert [g.label for g in options] == ["svsl scale=2", "svsl scale=3"]
+    with pytest.raises(SvslError, match=r"different tasks \(toys:Unimodal, toys:with_options\).*one task at a time"):
+        group_runs([make("u", stretched), runs[0]])
     with pytest.raises(SvslError, match="a0 and again are the same run twice"):
         group_runs([runs[0], make("again", CONFIG)])
 
@@ -172,6 +170,10 @@ def test_an_evaluation_is_made_once_for_each_library(monkeypatch: pytest.MonkeyP
     (run.folder / "evaluation.json").write_text("{")
     run_numbers(run, 60)
     assert len(calls) == 3, "a broken file"
+    (run.folder / "evaluation.json").unlink()
+    (run.folder / "evaluation.json").mkdir()  # cannot be written, as in a folder that may only be read
+    assert run_numbers(run, 60) == run_numbers(run, 60)
+    assert len(calls) == 5
 
 
 def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,6 +204,11 @@ def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     assert "has no option 'reward'; its options: none" in capsys.readouterr().err
     assert main([*command, "--metrics", "speed"]) == 2
     assert "unknown metric 'speed'; these runs have" in capsys.readouterr().err
+    for out, told in (("x.foo", "ends in .png, .pdf, .svg,"), ("a0", "got the folder 'a0'")):
+        assert main(["compare", "a0", "a1", "--contexts", "51", "--out", out]) == 2
+        assert told in capsys.readouterr().err
+    kept = json.loads(Path("a0/evaluation.json").read_text())
+    assert kept["made_for"]["contexts"] == 50, "refused before anything was evaluated"
     assert main(["compare"]) == 2
     assert "compare what?" in capsys.readouterr().err
 

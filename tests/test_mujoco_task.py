@@ -262,3 +262,12 @@ def test_a_task_of_ones_own_can_be_watched() -> None:
     shown = motion(task, contexts[0], parameters[0])
     assert len(shown.poses) == task.steps
     assert shown.duration_s == pytest.approx(0.39)
+    resting = Swing(tracked="cup", rest_s=2.0)
+    assert len(motion(resting, contexts[0], parameters[0]).poses) == resting.steps, "also if the tracked body rests"
+
+
+def test_the_body_tracked_unless_told_is_the_last_that_moves() -> None:
+    assert Swing().model.body(Swing().tracked).name == "ball"
+    still = '<body name="goal" mocap="true"><geom size="0.1"/><body><geom size="0.1"/></body></body><body name="wall"/>'
+    task = Swing(PENDULUMS.replace("</worldbody>", f"{still}</worldbody>"))
+    assert task.model.body(task.tracked).name == "ball"

@@ -14,14 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 from PIL import Image
 
 from helpers import small_library
-from svsl import SkillLibrary, SvslError, make_task
+from svsl import Outcome, SkillLibrary, SvslError, make_task
 from svsl.cli import main
 from svsl.gaussians import Array
+from svsl.tasks.mujoco_task import MujocoTask, Rollout, Scene
 
 browser_control = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytest.importorskip("viser", reason="viser is not installed (the extra `viewer`)")
@@ -188,6 +190,46 @@ def test_a_task_of_ones_own_gets_its_map_and_its_list(browser: Browser) -> None:
         page.close()
     finally:
         assert served.end()[0] == 0
+
+
+class Reach(MujocoTask):
+    """A task of one's own."""
+
+    context_low, context_high = np.array([0.0]), np.array([1.0])
+
+    def __init__(self, camera: str = "", looks: str = "") -> None:
+        body = f'<body pos="1 2 3">{camera}<joint name="j"/><geom size="0.1" pos="0.5 0 0"/></body>'
+        model = f"<mujoco><visual><global {looks}/></visual><worldbody>{body}</worldbody></mujoco>"
+        super().__init__(model, ("j",), duration_s=0.1, penalty=-1.0)
+
+    def place(self, contexts: Array, scene: Scene) -> None:
+        pass
+
+    def score(self, contexts: Array, parameters: Array, rollout: Rollout) -> Outcome:
+        return Outcome(np.zeros(len(contexts)), np.zeros(len(contexts), dtype=bool))
+
+
+@pytest.mark.parametrize("looks", ["", 'azimuth="30" elevation="-20" fovy="60"', 'azimuth="30" elevation="-90"'])
+def test_a_model_without_a_camera_is_seen_as_in_pictures(looks: str) -> None:
+    task = Reach(looks=looks)
+    view, data = view_of(task), mujoco.MjData(task.model)
+    mujoco.mj_forward(task.model, data)
+    scene, free = mujoco.MjvScene(task.model, 100), mujoco.MjvCamera()
+    mujoco.mjv_defaultFreeCamera(task.model, free)
+    mujoco.mjv_updateScene(task.model, data, mujoco.MjvOption(), None, free, mujoco.mjtCatBit.mjCAT_ALL.value, scene)
+    eyes = scene.camera  # two, for stereo
+    np.testing.assert_allclose(view.eye, 0.5 * (eyes[0].pos + eyes[1].pos), atol=1e-5)
+    np.testing.assert_allclose(view.axes[:, 1], eyes[0].up, atol=1e-5)
+    np.testing.assert_allclose(view.axes[:, 2], -eyes[0].forward, atol=1e-5)
+    np.testing.assert_allclose(view.target, task.model.stat.center, atol=1e-9)
+    half_height = eyes[0].frustum_top / eyes[0].frustum_near
+    assert np.tan(view.fov / 2) == pytest.approx(half_height, rel=1e-5)
+
+
+def test_a_camera_that_looks_straight_down_has_an_up() -> None:
+    view = view_of(Reach('<camera name="scene" pos="0.5 0 2" euler="0 0 90"/>'))
+    np.testing.assert_allclose(view.eye, [1.5, 2, 5], atol=1e-9)
+    np.testing.assert_allclose(view.axes, [[0, -1, 0], [1, 0, 0], [0, 0, 1]], atol=1e-9)
 
 
 @pytest.mark.parametrize("computed", [False, True])

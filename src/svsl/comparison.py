@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -86,8 +87,14 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     """Groups runs by everything in their configuration but the seed, in the order in which they are given.
 
     Raises:
-        SvslError: If two runs are the same experiment with the same seed.
+        SvslError: If the runs are of different tasks, or two are the same experiment with the same seed.
     """
+    tasks = sorted({run.config.task for run in runs})
+    if len(tasks) > 1:
+        raise SvslError(
+            f"runs of different tasks ({', '.join(tasks)}), whose returns say nothing of each other; "
+            "compare one task at a time"
+        )
     groups: dict[str, dict[int, Run]] = {}
     for run in runs:
         same = groups.setdefault(json.dumps(_traits(run.config), sort_keys=True), {})
@@ -106,7 +113,6 @@ def labelled(members: Sequence[tuple[Run, ...]]) -> list[Group]:
 
 def _traits(config: RunConfig) -> dict[str, object]:
     return {
-        "task": config.task,
         "learner": config.learner,
         "settings.extended": config.extends is not None,
         "settings.freeze": config.freeze,
@@ -120,11 +126,9 @@ def _labels(configs: Sequence[RunConfig]) -> list[str]:
     traits = [_traits(config) for config in configs]
     labels = []
     for own in traits:
-        peers = [t for t in traits if t["learner"] == own["learner"] and t["task"] == own["task"]]
+        peers = [t for t in traits if t["learner"] == own["learner"]]
         differing = [name for name in own if any(t.get(name) != own[name] for t in peers)]
         words = [str(own["learner"]), *(f"{name.partition('.')[2]}={_short(own[name])}" for name in differing)]
-        if len({t["task"] for t in traits}) > 1:
-            words.insert(0, str(own["task"]))
         labels.append(" ".join(words))
     return labels
 
@@ -140,7 +144,7 @@ def run_numbers(run: Run, contexts: int = 2000, workers: int | None = None) -> d
     """Every number of a run: the newest row of its metrics, and what `svsl eval` says of its library.
 
     The evaluation is kept in the run folder as `evaluation.json`, with the hash of the library it belongs to, so that
-    it is made once. A run without a trained component has no evaluation.
+    it is made once, if that can be written. A run without a trained component has no evaluation.
     """
     rows = run.read_metrics()
     numbers: dict[str, float | None] = dict(rows[-1]) if rows else {}
@@ -159,7 +163,8 @@ def run_numbers(run: Run, contexts: int = 2000, workers: int | None = None) -> d
             if run.finished:
                 raise
             return numbers  # nothing was trained yet when the checkpoint was made
-        write_bytes(kept, (json.dumps({"made_for": made_for, "evaluation": result}, indent=2) + "\n").encode())
+        with contextlib.suppress(OSError):  # a folder that may only be read: made again next time
+            write_bytes(kept, (json.dumps({"made_for": made_for, "evaluation": result}, indent=2) + "\n").encode())
     flat = {**result, **(d if isinstance(d := result.get("diagnostics"), dict) else {})}
     named = {name: value for name, value in flat.items() if name not in ("seed", "finished")}
     return numbers | {n: v for n, v in named.items() if v is None or isinstance(v, int | float)}

@@ -109,7 +109,8 @@ def success_map(
     contexts[:, list(dims)] = np.tile(grid, (repeats, 1))
     contexts = low + (high - low) * contexts
     gating = library.gating(contexts)
-    gating = np.where(gating >= ACTIVE_PROBABILITY, gating, 0.0)
+    most = gating.max(axis=1, keepdims=True)  # hundreds may share a context
+    gating = np.where(gating >= np.minimum(ACTIVE_PROBABILITY, most), gating, 0.0)
     gating /= gating.sum(axis=1, keepdims=True)
     rows, components = np.nonzero(gating)
     means = library.mixture.component_means(contexts[rows], components)

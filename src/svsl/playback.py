@@ -169,16 +169,17 @@ def motion(task: Task, context: Array, parameters: Array) -> Motion:
         return _simulated(task, context, parameters)
     if isinstance(task, PlanarReacher):
         return _sweep(task, parameters)
-    raise SvslError(f"a {type(task).__name__} has no motion to show: only the tasks of svsl tasks have")
+    raise SvslError(f"a {type(task).__name__} has no motion to show: only simulated tasks and the planar reacher have")
 
 
 def _simulated(task: SimulatedTask, context: Array, parameters: Array) -> Motion:
     path = task.trajectory(context, parameters)
-    away = np.flatnonzero(np.linalg.norm(path.ball - path.ball[-1], axis=1) > _REST_DISTANCE)
-    rest = int(away[-1]) if len(away) else 0
+    end = len(path.states)
     steps = task.evaluate_batch(context[None], parameters[None]).info.get("steps")  # of tasks that end early
-    decided = len(path.states) if steps is None else int(steps[0])
-    end = min(len(path.states), min(rest, decided) + round(_AFTERWARDS_S / path.dt_s))
+    if steps is not None:
+        away = np.flatnonzero(np.linalg.norm(path.ball - path.ball[-1], axis=1) > _REST_DISTANCE)
+        rest = int(away[-1]) if len(away) else 0
+        end = min(end, min(rest, int(steps[0])) + round(_AFTERWARDS_S / path.dt_s))
     return Motion(path.dt_s, path.states[:end], path.ball[:end], max(path.release - 1, 0), path)
 
 

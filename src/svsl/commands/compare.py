@@ -35,7 +35,7 @@ class Options:
     """Compare runs: seeds in groups, end results and learning curves with their uncertainty."""
 
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
-    """Run folders, finished or not. Runs that differ in their seed only form a group."""
+    """Run folders of one task, finished or not. Runs that differ in their seed only form a group."""
     metrics: str = ",".join(TABLE_METRICS)
     """Columns of the table, separated by commas: any numbers of svsl eval."""
     out: Path = Path("comparison.png")
@@ -59,12 +59,14 @@ def main(args: list[str]) -> int:
     options = parse(Options, args, "svsl compare")
     if not options.folders:
         raise SvslError("compare what? svsl compare RUN RUN ...")
+    from svsl.plots.learning import plot_learning
+    from svsl.plots.style import check_format
+
+    check_format(options.out)
     groups = group_runs([Run.open(folder) for folder in options.folders])
     table = summary_table(groups, [name.strip() for name in options.metrics.split(",")], options.contexts)
     if options.csv is not None:
         write_bytes(options.csv, to_csv(table).encode())
-    from svsl.plots.learning import plot_learning
-
     drawn = any(learning_curve(group, "return_mean") for group in groups)
     figure = plot_learning(groups, options.out, panels=options.panels) if drawn else None
     if options.json:

@@ -10,37 +10,53 @@ import tyro
 
 from svsl.commands.base import parse
 from svsl.errors import SvslError
-from svsl.runs import Run
+from svsl.runs import Run, open_library
 
 
 @dataclass(frozen=True)
 class Options:
-    """Draw the figures of a run, or several runs side by side."""
+    """Draw the figures of a run or a library, or several side by side."""
 
-    folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR [DIR ...]")]
-    """Run folders; a run may still be going on. One gets its figures drawn into its folder."""
-    out: Path = Path("comparison.png")
-    """Picture of several runs side by side."""
+    sources: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME [RUN_OR_NAME ...]")]
+    """Run folders (a run may still be going on), library files, or names of shipped libraries; of the latter two there
+    is no learning.png."""
+    out: Path | None = None
+    """Of one: the folder of its figures; default figures in the run folder, or NAME-figures here. Of several: their
+    picture; default comparison.png."""
 
 
 def main(args: list[str]) -> int:
-    """Draws the figures of a run or a comparison of several."""
+    """Draws the figures of a run or a library, or a comparison of several."""
     options = parse(Options, args, "svsl plot")
-    runs = [Run.open(folder) for folder in options.folders]
-    if not runs:
-        raise SvslError("plot what? svsl plot DIR, or several for a comparison")
-    if len(runs) == 1:
-        draw(runs[0])
-    else:
-        from svsl.plots import plot_comparison
+    if not options.sources:
+        raise SvslError("plot what? svsl plot RUN_OR_NAME, or several for a comparison")
+    from svsl.plots import plot_library, plot_side_by_side
+    from svsl.plots.style import FORMATS, check_format
 
-        print(f"figure   {plot_comparison(runs, options.out)}")
-    return 0
+    first, out = Path(options.sources[0]), options.out
+    if len(options.sources) > 1:
+        picture = out or Path("comparison.png")
+        check_format(picture)
+        libraries = [(Path(source).absolute().name, open_library(source)[0]) for source in options.sources]
+        print(f"figure   {plot_side_by_side(libraries, picture)}")
+        return 0
+    if out is not None and out.suffix.lower() in FORMATS:
+        raise SvslError(f"out: one run or library has several figures; expected a folder for them, got {str(out)!r}")
+    if first.is_dir():
+        draw(Run.open(first), out)
+        return 0
+    paths = plot_library(open_library(options.sources[0])[0], out or Path(f"{first.stem}-figures"))
+    _tell(paths)
+    return 0 if paths else 2
 
 
-def draw(run: Run) -> None:
-    """Draws the figures of a run and prints their paths."""
+def draw(run: Run, folder: Path | None = None) -> None:
+    """Draws the figures of a run, into its own folder unless told, and prints their paths."""
     from svsl.plots import plot_run
 
-    for path in plot_run(run):
+    _tell(plot_run(run, folder))
+
+
+def _tell(paths: list[Path]) -> None:
+    for path in paths:
         print(f"figure   {path}")

@@ -1,17 +1,20 @@
-"""Figures. Every `draw_` function draws into given axes; `plot_run` makes the files of a run folder."""
+"""Figures. Every `draw_` function draws into given axes; the `plot_` functions make files."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from svsl.errors import SvslError
+from svsl.library import SkillLibrary
 from svsl.plots.contexts import contexts_figure, draw_contexts, success_figure
 from svsl.plots.learning import learning_figure
 from svsl.plots.skills import (
+    BALL_TASKS,
     ball_figure,
     draw_postures,
     draw_reacher_scene,
@@ -22,55 +25,84 @@ from svsl.plots.skills import (
 )
 from svsl.plots.style import save_figure
 from svsl.random import stream
-from svsl.runs import PLOT_STREAM, Run
+from svsl.runs import PLOT_STREAM, Run, seed_of, task_of
+from svsl.tasks.base import place_of
 from svsl.tasks.planar_reacher import PlanarReacher
 from svsl.tasks.reacher5 import Reacher5
 from svsl.tasks.simulated import SimulatedTask
 
 
-def plot_run(run: Run) -> list[Path]:
-    """Draws every figure that fits the run's task and returns their paths."""
-    metrics = run.read_metrics()
-    figures = {"learning": learning_figure(metrics, run.config.step_based)} if metrics else {}
+def plot_run(run: Run, folder: Path | None = None) -> list[Path]:
+    """Draws every figure that fits the run's task, into its own folder unless told, and returns their paths.
+
+    Raises:
+        SvslError: If there is nothing to draw.
+    """
+    metrics, folder = run.read_metrics(), folder or run.figures
+    drawn = _save({"learning": partial(learning_figure, metrics, run.config.step_based)}, folder) if metrics else []
     if not run.config.step_based:
-        figures |= library_figures(run)
-    if not figures:
-        raise SvslError(f"{run.folder} has nothing to draw yet; svsl resume {run.folder} continues it")
-    return [save_figure(figure, run.figures / f"{name}.png") for name, figure in figures.items()]
-
-
-def library_figures(run: Run) -> dict[str, Figure]:
-    """The figures of a run's library, by name."""
-    library, task = run.load_library(), run.config.make_task()
-    figures = {"contexts": contexts_figure(library, task, run.config.seed)}
-    if library.context_dim > 1:
-        figures["success"] = success_figure(library, task, run.config.seed)
-    if isinstance(task, Reacher5):
-        figures["reaches"] = reaches_figure(library, task, run.config.seed)
-    elif isinstance(task, SimulatedTask):
-        figures["ball"] = ball_figure(library, task, run.config.seed)
-    if isinstance(task, PlanarReacher):
-        figures["postures"] = postures_figure(library, task, run.config.seed)
-    if isinstance(task, SimulatedTask) and not isinstance(task, Reacher5):
         try:
-            figures["snapshots"] = snapshots_figure(library, task, run.config.seed)
-        except SvslError as error:  # no OpenGL here: the other figures do without
-            print(f"no snapshots: {error}", file=sys.stderr)
-    return figures
+            drawn += plot_library(run.load_library(), folder)
+        except SvslError as error:
+            if not drawn:
+                raise
+            print(f"no figures of the library: {error}", file=sys.stderr)
+    if not drawn:
+        raise SvslError(f"{run.folder} has nothing to draw yet; svsl resume {run.folder} continues it")
+    return drawn
+
+
+def plot_library(library: SkillLibrary, folder: Path) -> list[Path]:
+    """Draws every figure that fits a library's task and returns their paths.
+
+    Raises:
+        SvslError: If the library does not say which task that is.
+    """
+    task, seed = task_of(library), seed_of(library)
+    figures: dict[str, Callable[..., Figure]] = {"contexts": contexts_figure, "success": success_figure}
+    if isinstance(task, PlanarReacher):
+        figures["postures"] = postures_figure
+    elif isinstance(task, Reacher5):
+        figures["reaches"] = reaches_figure
+    elif isinstance(task, SimulatedTask):
+        figures |= {"ball": ball_figure} if isinstance(task, BALL_TASKS) else {}
+        figures["snapshots"] = snapshots_figure
+    return _save({name: partial(make, library, task, seed) for name, make in figures.items()}, folder)
+
+
+def _save(figures: Mapping[str, Callable[[], Figure]], folder: Path) -> list[Path]:
+    """Draws and saves one figure after the other; one that cannot be drawn is told of and costs no other."""
+    paths = []
+    for name, make in figures.items():
+        try:
+            paths.append(save_figure(make(), folder / f"{name}.png"))
+        except OSError:
+            raise
+        except Exception as error:  # no OpenGL here, a task that raises, numbers that matplotlib does not take
+            told = str(error) if isinstance(error, SvslError) else place_of(error)
+            print(f"no {name}.png: {told}", file=sys.stderr)
+    return paths
 
 
 def plot_comparison(runs: Sequence[Run], path: Path) -> Path:
-    """Draws runs side by side into one file: context distributions, and postures where the task has them."""
-    drawn = [(run, run.load_library(), run.config.make_task()) for run in runs]
+    """Draws the libraries of runs side by side into one file."""
+    return plot_side_by_side([(run.folder.name, run.load_library()) for run in runs], path)
+
+
+def plot_side_by_side(libraries: Sequence[tuple[str, SkillLibrary]], path: Path) -> Path:
+    """Draws named libraries into one file: context distributions, and postures above if all tasks have them."""
+    drawn = [(name, library, task_of(library)) for name, library in libraries]
     rows = 2 if all(isinstance(task, PlanarReacher) for _, _, task in drawn) else 1
-    figure = Figure(figsize=(4.6 * len(runs), 5.0 * rows), layout="constrained")
-    grid = figure.subplots(rows, len(runs), squeeze=False)
-    for column, (run, library, task) in enumerate(drawn):
-        draw_contexts(grid[-1, column], library, task, run.config.seed)
-        grid[0, column].set_title(run.folder.name, fontsize=11)
-        if isinstance(task, PlanarReacher):
-            rng = stream(run.config.seed, PLOT_STREAM, 1)
-            draw_reacher_scene(grid[0, column], task)
+    figure = Figure(figsize=(4.6 * len(drawn), 5.0 * rows), layout="constrained")
+    grid = figure.subplots(rows, len(drawn), squeeze=False)
+    for (top, bottom), (name, library, task) in zip(grid.T[:, [0, -1]], drawn, strict=True):
+        draw_contexts(bottom, library, task, seed_of(library))
+        if rows == 2 and isinstance(task, PlanarReacher):
+            rng = stream(seed_of(library), PLOT_STREAM, 1)
+            top.set_title(name, fontsize=11)
+            draw_reacher_scene(top, task)
             for context in posture_contexts(task):
-                draw_postures(grid[0, column], library, task, context, rng)
+                draw_postures(top, library, task, context, rng)
+        else:
+            bottom.set_title(f"{name}\n{bottom.get_title()}", fontsize=10)
     return save_figure(figure, path)

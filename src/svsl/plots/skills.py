@@ -13,16 +13,19 @@ from svsl.evaluation import ACTIVE_PROBABILITY, uniform_contexts
 from svsl.gaussians import Array
 from svsl.library import SkillLibrary
 from svsl.playback import PlayableSkill, motion, versatile_context
-from svsl.plots.style import component_color, draw_box
+from svsl.plots.style import component_color, counted, draw_box
 from svsl.random import stream
 from svsl.runs import PLOT_STREAM
 from svsl.simulation.reacher import LINKS, arm_points
 from svsl.simulation.rendering import SceneRenderer
+from svsl.tasks.beer_pong import BeerPong
 from svsl.tasks.planar_reacher import PlanarReacher
 from svsl.tasks.reacher5 import Reacher5
 from svsl.tasks.simulated import SimulatedTask
+from svsl.tasks.table_tennis import TableTennis
 
 _DRAWS = 100
+BALL_TASKS = (BeerPong, TableTennis)
 MOMENTS_S = (-0.3, -0.12, 0.0, 0.3, 0.75)  # around the release or the hit
 
 # ---- simulated balls ------------------------------------------------------------------------------------------------
@@ -57,7 +60,7 @@ def snapshots_figure(library: SkillLibrary, task: SimulatedTask, seed: int = 0, 
     """Moments of several skills for one context, a row each (the paper's Figure 4)."""
     context, skills = versatile_context(library, task, stream(seed, PLOT_STREAM, 5))
     skills = skills[:rows]
-    figure = Figure(figsize=(13, 2.1 * len(skills) + 0.3), layout="constrained")
+    figure = Figure(figsize=(13, 2.4 * len(skills) + 0.3), layout="constrained")
     renderer = SceneRenderer(task, 400, 300)
     try:
         for row, skill in zip(figure.subplots(len(skills), len(MOMENTS_S), squeeze=False), skills, strict=True):
@@ -69,13 +72,18 @@ def snapshots_figure(library: SkillLibrary, task: SimulatedTask, seed: int = 0, 
 
 
 def draw_snapshots(row: Sequence[Axes], renderer: SceneRenderer, context: Array, skill: PlayableSkill) -> None:
-    """One skill before, at and after the release or the hit, with the ball's trail in the component's colour."""
+    """One skill before, at and after the release or the hit, with the ball's trail in the component's colour.
+
+    Without a release or a hit, the moments are spread evenly over the motion.
+    """
     shown = motion(renderer.task, context, skill.parameters)
     assert shown.trajectory is not None
-    turn_s = shown.dt_s * shown.turning_step
+    moments_s = shown.dt_s * shown.turning_step + np.array(MOMENTS_S)
+    if not shown.trail_start and not isinstance(renderer.task, BALL_TASKS):
+        moments_s = np.linspace(0, shown.duration_s, len(MOMENTS_S))
     stride = max(1, round(0.02 / shown.dt_s))
-    for axes, moment_s in zip(row, MOMENTS_S, strict=True):
-        step = shown.step_at(turn_s + moment_s)
+    for axes, moment_s in zip(row, moments_s, strict=True):
+        step = shown.step_at(moment_s)
         trail = shown.trail[shown.trail_start : step + 1][::-stride]
         axes.imshow(renderer.frame(shown.trajectory, step, [(trail, component_color(skill.component))]))
         axes.set_xticks([])
@@ -108,7 +116,7 @@ def draw_reaches(axes: Axes, library: SkillLibrary, task: Reacher5, context: Arr
     axes.set_xlim(-0.55, 0.55)
     axes.set_ylim(-0.55, 0.55)
     axes.set_aspect("equal")
-    axes.set_title(f"goal ({context[0]:.2f}, {context[1]:.2f}): {len(shown)} components", fontsize=10)
+    axes.set_title(f"goal ({context[0]:.2f}, {context[1]:.2f}): {counted(len(shown), 'component')}", fontsize=10)
 
 
 # ---- planar reacher -------------------------------------------------------------------------------------------------
@@ -121,7 +129,7 @@ def postures_figure(library: SkillLibrary, task: PlanarReacher, seed: int = 0) -
     for axes, context in zip(figure.subplots(2, 3).T.ravel(), posture_contexts(task), strict=True):
         draw_reacher_scene(axes, task)
         shown = draw_postures(axes, library, task, context, rng)
-        axes.set_title(f"goal ({context[0]:.1f}, {context[1]:.1f}): {shown} components", fontsize=10)
+        axes.set_title(f"goal ({context[0]:.1f}, {context[1]:.1f}): {counted(shown, 'component')}", fontsize=10)
     figure.suptitle(f"Mean postures of the components among {_DRAWS} draws, by context (red: goal and obstacles)")
     return figure
 

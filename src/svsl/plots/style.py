@@ -14,12 +14,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from svsl.errors import SvslError
 from svsl.files import write_bytes
 from svsl.gaussians import Array
 
 # Paul Tol's "muted" scheme: distinct for every kind of colour vision
 HUES = ("#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499")
 _SHADES = (0.0, 0.35, -0.3)
+FORMATS = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".eps")
 
 
 def component_color(component: int) -> tuple[float, float, float]:
@@ -28,6 +30,39 @@ def component_color(component: int) -> tuple[float, float, float]:
     shade = _SHADES[component // len(HUES) % len(_SHADES)]
     towards, share = (1.0, shade) if shade > 0 else (0.0, -shade)
     return tuple(share * towards + (1 - share) * value for value in (red, green, blue))  # type: ignore[return-value]
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 component`, `2 components`."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def draw_number(axes: Axes, component: int, x: float, y: float) -> None:
+    """The number of a component, in a dark shade of its colour, above a point of the axes."""
+    red, green, blue = (0.6 * value for value in component_color(component))
+    axes.annotate(
+        str(component),
+        (x, y),
+        xytext=(0, 2),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        fontsize=7,
+        color=(red, green, blue),
+        annotation_clip=True,
+    )
+
+
+def check_format(path: Path) -> None:
+    """Complains about a picture that could not be written, before anything is computed.
+
+    Raises:
+        SvslError: If the kind of file is unknown, or a folder is there.
+    """
+    if path.suffix and path.suffix.lower() not in FORMATS:
+        raise SvslError(f"out: expected a file name that ends in {', '.join(FORMATS)}, got {str(path)!r}")
+    if path.is_dir():
+        raise SvslError(f"out: expected the name of a picture, got the folder {str(path)!r}")
 
 
 def save_figure(figure: Figure, path: Path) -> Path:

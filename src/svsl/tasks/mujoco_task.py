@@ -106,7 +106,7 @@ class MujocoTask(SimulatedTask):
         initial_std: How far the search starts around no movement at all, one for each joint or one for all.
         kp: Stiffness of the servos that are added, one for each joint or one for all.
         kv: Their damping, likewise; default critical for the joint's own inertia.
-        tracked: The body whose path `trajectory` tells; default the model's last.
+        tracked: The body whose path `trajectory` tells; default the model's last that moves.
 
     Raises:
         SvslError: If the model cannot be compiled or has no such joint.
@@ -146,7 +146,8 @@ class MujocoTask(SimulatedTask):
         self.start = self._data.qpos[self._joint_ids].copy()
         self.moving_steps = max(2, round(duration_s / self.dt_s))
         self.steps = self.moving_steps + round(rest_s / self.dt_s)
-        self.tracked = compiled.nbody - 1 if tracked is None else _named(compiled.body, tracked).id
+        moving = np.flatnonzero(compiled.body_dofnum[compiled.body_weldid])  # no mocap body, nothing that stands
+        self.tracked = int(moving[-1]) if tracked is None else _named(compiled.body, tracked).id
         self.parameter_dim = count * bases
         self.initial_mean = np.zeros(self.parameter_dim)
         self.initial_cov = np.diag(np.repeat(_each("initial_std", initial_std, count), bases) ** 2)

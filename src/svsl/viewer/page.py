@@ -16,6 +16,7 @@ from svsl.evaluation import success_map
 from svsl.gaussians import Array
 from svsl.library import SkillLibrary
 from svsl.playback import has_motion
+from svsl.plots.style import counted
 from svsl.random import stream
 from svsl.runs import PLOT_STREAM
 from svsl.tasks import Task
@@ -62,7 +63,8 @@ class Page:
         self._computing = threading.Lock()
         name = library.metadata.get("task", "skill library")
         with _quiet():
-            self.server = viser.ViserServer(host=host, port=port, label=f"{name}: {len(library)} skills", verbose=False)
+            label = f"{name}: {counted(len(library), 'skill')}"
+            self.server = viser.ViserServer(host=host, port=port, label=label, verbose=False)
         self.server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(51, 34, 136))
         self.server.gui.main_panel.dock_right()
         task = make_task()

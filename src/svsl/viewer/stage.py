@@ -21,6 +21,8 @@ Color = tuple[float, float, float]
 _ROOM = 1.55  # how much farther away than the pictures' camera, so that the maps fit beside the scene
 _MAP_DEPTH = 0.55
 _RED, _BLACK = (187, 85, 102), (40, 40, 40)
+_UP = np.array([0.0, 0.0, 1.0])
+_STEEP = 0.99
 
 
 @dataclass(frozen=True)
@@ -63,17 +65,31 @@ class Stage(Protocol):
 
 def view_of(task: Task) -> View:
     """The camera from which a task's scene is first seen."""
-    up = np.array([0.0, 0.0, 1.0])
     if isinstance(task, SimulatedTask):
-        data = mujoco.MjData(task.model)
-        mujoco.mj_forward(task.model, data)
-        camera = task.model.camera("scene").id
-        eye, back = data.cam_xpos[camera].copy(), data.cam_xmat[camera].reshape(3, 3)[:, 2]
-        distance = np.linalg.norm(eye - task.model.stat.center)
-        return View(eye, eye - distance * back, up, float(np.radians(task.model.cam_fovy[camera])))
+        return _model_view(task.model)
     if isinstance(task, PlanarReacher):
         return View(np.array([3.4, 0.0, 22.0]), np.array([3.4, 0.0, 0.0]), np.array([0.0, 1.0, 0.0]), np.radians(40))
-    return View(np.array([0.0, -3.0, 0.0]), np.zeros(3), up, np.radians(45))
+    return View(np.array([0.0, -3.0, 0.0]), np.zeros(3), _UP, np.radians(45))
+
+
+def _model_view(model: mujoco.MjModel) -> View:
+    """The model's camera `scene`, or else the one from which MuJoCo shows the whole model, as in pictures."""
+    camera = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, "scene")
+    if camera >= 0:
+        data = mujoco.MjData(model)
+        mujoco.mj_forward(model, data)
+        eye, (_, top, back) = data.cam_xpos[camera].copy(), data.cam_xmat[camera].reshape(3, 3).T
+        target = eye - np.linalg.norm(eye - model.stat.center) * back
+        fov = model.cam_fovy[camera]
+    else:
+        free, fov = mujoco.MjvCamera(), model.vis.global_.fovy
+        mujoco.mjv_defaultFreeCamera(model, free)
+        (cos_a, cos_e), (sin_a, sin_e) = (f(np.radians([free.azimuth, free.elevation])) for f in (np.cos, np.sin))
+        back, top = -np.array([cos_e * cos_a, cos_e * sin_a, sin_e]), np.array([-sin_e * cos_a, -sin_e * sin_a, cos_e])
+        target = free.lookat.copy()
+        eye = target + free.distance * back
+    # seen from straight above, what is up in the world says nothing
+    return View(eye, target, top.copy() if abs(back[2]) > _STEEP else _UP, float(np.radians(fov)))
 
 
 def framed(view: View, maps: int, scene: bool) -> tuple[View, Array, float]:
