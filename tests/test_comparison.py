@@ -65,6 +65,9 @@ def test_seeds_of_one_configuration_form_a_group_named_by_what_differs() -> None
     stretched = replace(CONFIG, task="toys:with_options", task_options={"scale": 2.0})
     options = group_runs([make("s", stretched), make("t", replace(stretched, task_options={"scale": 3.0}))])
     assert [g.label for g in options] == ["svsl scale=2", "svsl scale=3"]
+    older = make("v", replace(stretched, task_options={}))  # before the task had options
+    newer = make("w", replace(stretched, task_options={"scale": 1.0, "kind": "plain"}, seed=1))
+    assert len(group_runs([older, newer])) == 1
     with pytest.raises(SvslError, match=r"different tasks \(toys:Unimodal, toys:with_options\).*one task at a time"):
         group_runs([make("u", stretched), runs[0]])
     with pytest.raises(SvslError, match="a0 and again are the same run twice"):

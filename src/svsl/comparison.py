@@ -17,6 +17,7 @@ from svsl.errors import SvslError
 from svsl.files import write_bytes
 from svsl.gaussians import Array
 from svsl.runs import Run, RunConfig
+from svsl.tasks import default_options
 
 TABLE_METRICS = (
     "return_mean", "success_rate", "behaviour_entropy", "vendi_score", "mixture_entropy", "active_components",
@@ -112,11 +113,14 @@ def labelled(members: Sequence[tuple[Run, ...]]) -> list[Group]:
 
 
 def _traits(config: RunConfig) -> dict[str, object]:
+    options: dict[str, object] = {}
+    with contextlib.suppress(SvslError):  # a task that is not here can still be compared
+        options = default_options(config.task)  # also those that came later than the run
     return {
         "learner": config.learner,
         "settings.extended": config.extends is not None,
         "settings.freeze": config.freeze,
-        **{f"task_options.{name}": value for name, value in config.task_options.items()},
+        **{f"task_options.{name}": value for name, value in (options | dict(config.task_options)).items()},
         **{f"settings.{name}": value for name, value in asdict(config.settings).items()},
     }
 

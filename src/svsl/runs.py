@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import inspect
 import json
 import os
 import shutil
@@ -30,7 +29,7 @@ from svsl.presets import STEP_LEARNERS, LearnerConfig, config_type, find_preset,
 from svsl.pretrained import load_pretrained, pretrained_names
 from svsl.random import stream
 from svsl.task_check import check_attributes
-from svsl.tasks import Task, make_task, task_factory
+from svsl.tasks import Task, default_options, make_task
 
 FORMAT = 1
 # independent randomness under one seed
@@ -150,9 +149,7 @@ def preset_config(
             raise SvslError(f"{learner} has no setting {name!r}; {hint}")
     options: dict[str, object] = {}
     if complete:
-        parameters = inspect.signature(task_factory(task)).parameters
-        options = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
-        options |= {**found.task_options, **task_options}
+        options = {**default_options(task), **found.task_options, **task_options}
     values: Any = {name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()}
     return RunConfig(task, options, learner, replace(found.settings, **values), seed)
 

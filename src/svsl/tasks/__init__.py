@@ -11,7 +11,7 @@ from collections.abc import Callable
 from svsl.errors import SvslError
 from svsl.tasks.base import Outcome, Task, place_of
 
-__all__ = ["REGISTRY", "Outcome", "Task", "make_task", "task_factory"]
+__all__ = ["REGISTRY", "Outcome", "Task", "default_options", "make_task", "task_factory"]
 
 REGISTRY = {
     "planar-reacher": "svsl.tasks.planar_reacher:PlanarReacher",
@@ -51,6 +51,16 @@ def task_factory(name: str) -> Callable[..., Task]:
     if not callable(factory):
         raise SvslError(f"task {name!r}: module {module_name!r} has no function or class {attribute!r}")
     return factory
+
+
+def default_options(name: str) -> dict[str, object]:
+    """The options of the task called `name` that have a default, with it.
+
+    Raises:
+        SvslError: If there is no such task.
+    """
+    parameters = inspect.signature(task_factory(name)).parameters
+    return {option: p.default for option, p in parameters.items() if p.default is not p.empty}
 
 
 def make_task(name: str, /, **options: object) -> Task:
