@@ -11,7 +11,8 @@ import pytest
 import svsl
 from svsl import SkillLibrary, SvslError
 from svsl.cli import main
-from toys import Unimodal
+from svsl.training import Trainer
+from toys import Crashes, Unimodal
 
 SMALL: dict[str, Any] = {"components": 2, "iterations": 8, "weight_iterations": 3}
 FLAGS = ["--components", "2", "--iterations", "8", "--weight-iterations", "3", "--quiet"]
@@ -46,7 +47,7 @@ def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
             return super().evaluate(*args)
 
     Impatient.__module__, Impatient.__qualname__ = "toys", "Unimodal"
-    monkeypatch.setattr("svsl.training.Trainer._one_batch", _saving(svsl_trainer()._one_batch))
+    monkeypatch.setattr("svsl.training.Trainer._one_batch", _saving(Trainer._one_batch))
     with pytest.raises(SvslError, match="RuntimeError: enough"):
         svsl.train(Impatient(), out="stopped", **SMALL)
     assert Path("stopped/checkpoint.safetensors").exists()
@@ -55,12 +56,6 @@ def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert same(svsl.train(task, out="stopped", progress=True, **SMALL), wanted)
     assert "component 2/2" in capsys.readouterr().err
     assert main(["eval", "stopped", "--contexts", "20"]) == 0
-
-
-def svsl_trainer() -> Any:
-    from svsl.training import Trainer
-
-    return Trainer
 
 
 def _saving(one_batch: Any) -> Any:
@@ -96,3 +91,9 @@ def test_another_run_is_never_overwritten() -> None:
     with pytest.raises(SvslError, match="expected finite low < high"):
         svsl.train(task, out="never", **SMALL)
     assert not Path("never").exists()
+
+
+def test_without_a_folder_nobody_is_told_to_resume() -> None:
+    with pytest.raises(SvslError, match="ZeroDivisionError: the robot is on fire") as caught:
+        svsl.train(Crashes(), **SMALL)
+    assert "resume" not in str(caught.value)

@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from svsl.errors import SvslError
 from svsl.library import SkillLibrary
 from svsl.tasks import REGISTRY, Task
+
+if TYPE_CHECKING:
+    from svsl.runs import RunConfig
 
 
 def train(
@@ -50,7 +54,7 @@ def train(
     made = None if isinstance(task, str) else task
     if made is not None and task_options:
         raise SvslError("task_options: a task object has its options already; leave them out")
-    config = preset_config(name_of(task), learner, preset, task_options or {}, settings, seed, complete=made is None)
+    config = preset_config(_name_of(task), learner, preset, task_options or {}, settings, seed, complete=made is None)
     if config.step_based:
         raise SvslError(f"{learner} makes no skill library; svsl train --learner {learner} trains its policy")
     with ExitStack() as stack:
@@ -75,7 +79,7 @@ def train(
         return run.load_library()
 
 
-def name_of(task: str | Task) -> str:
+def _name_of(task: str | Task) -> str:
     """A task's name; that of an object is where its class is, so that commands can make it if it needs no options."""
     if isinstance(task, str):
         return task
@@ -83,10 +87,7 @@ def name_of(task: str | Task) -> str:
     return next((name for name, path in REGISTRY.items() if path == place), place)
 
 
-def _difference(old: object, new: object) -> str:
+def _difference(old: RunConfig, new: RunConfig) -> str:
     """How one run is not another."""
-    from svsl.runs import RunConfig
-
-    assert isinstance(old, RunConfig)
     names = [f.name for f in fields(old) if getattr(old, f.name) != getattr(new, f.name)]
     return f"a run that differs in {' and '.join(names)}"

@@ -57,7 +57,7 @@ class Trainer:
 
     Args:
         run: The run; if it has a checkpoint, training goes on from there.
-        checkpoint_s: Seconds between checkpoints.
+        checkpoint_s: Seconds between checkpoints; infinite if nobody will resume the run.
         workers: Threads of tasks that simulate on several; all cores unless told.
         task: What to evaluate on instead of the configuration's task, with the same outcomes (on other machines, say).
     """
@@ -140,6 +140,8 @@ class Trainer:
         try:
             yield
         except SvslError as error:
+            if np.isinf(self.checkpoint_s):  # there is nothing to go on from
+                raise
             raise SvslError(
                 f"{error}; mend it, then svsl resume {self.run.folder} goes on from the last checkpoint"
             ) from error
