@@ -49,7 +49,7 @@ def train(
     """
     from svsl.progress import ProgressDisplay
     from svsl.runs import Run, preset_config
-    from svsl.training import Trainer, numeric_settings, stop_on_signals
+    from svsl.training import Trainer, stop_on_signals
 
     made = None if isinstance(task, str) else task
     if made is not None and task_options:
@@ -70,12 +70,11 @@ def train(
             run = Run.create(folder, config)
         if made is not None and workers is not None and hasattr(made, "workers"):
             made.workers = workers
-        with numeric_settings():
-            trainer = Trainer(run, math.inf if out is None else 10.0, workers, made)
-            stop = stack.enter_context(stop_on_signals())
-            display = stack.enter_context(ProgressDisplay(f"{config.task} seed {seed}", quiet=not progress))
-            if not trainer.train(display, stop):
-                raise KeyboardInterrupt
+        trainer = Trainer(run, math.inf if out is None else 10.0, workers, made)
+        stop = stack.enter_context(stop_on_signals())
+        display = stack.enter_context(ProgressDisplay(f"{config.task} seed {seed}", quiet=not progress))
+        if not trainer.train(display, stop):
+            raise KeyboardInterrupt
         return run.load_library()
 
 

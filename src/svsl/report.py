@@ -21,7 +21,7 @@ from svsl.evaluation import success_map
 from svsl.files import write_bytes
 from svsl.gaussians import Array
 from svsl.library import SkillLibrary
-from svsl.plots import plot_comparison
+from svsl.plots import plot_side_by_side
 from svsl.plots.contexts import draw_contexts, draw_success_map, name_axes
 from svsl.plots.learning import draw_learning, plot_learning
 from svsl.plots.skills import draw_ball_heights
@@ -80,7 +80,8 @@ def _entropy(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list
 
 
 def _postures(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
-    path = plot_comparison([group.runs[0] for group in groups], made.folder / "figures" / "postures.png")
+    libraries = [(group.runs[0].folder.name, group.runs[0].load_library()) for group in groups]
+    path = plot_side_by_side(libraries, made.folder / "figures" / "postures.png")
     caption = (
         "First seed of each method. Above: mean postures of the components among 100 draws for six goals; below: their "
         "context distributions, with crosses where the most probable component fails."

@@ -14,7 +14,7 @@ from svsl.evaluation import uniform_contexts
 from svsl.gaussians import Array
 from svsl.random import stream
 from svsl.tasks import Outcome, Task
-from svsl.tasks.base import context_names, outcome_problem
+from svsl.tasks.base import context_names, outcome_problem, place_of
 
 _EPISODES = 64
 
@@ -40,14 +40,14 @@ def check_task(task: Task, seed: int = 0) -> list[Finding]:
     try:
         contexts = uniform_contexts(task, _EPISODES, stream(seed, 0))
     except Exception as error:  # whatever the user's code raises is the finding
-        return [*findings, Finding("error", f"drawing contexts: {type(error).__name__}: {error}")]
+        return [*findings, Finding("error", f"drawing contexts: {place_of(error)}")]
     factor = np.linalg.cholesky(np.asarray(task.initial_cov, dtype=np.float64))
     parameters = task.initial_mean + stream(seed, 1).standard_normal((_EPISODES, task.parameter_dim)) @ factor.T
     kept = contexts.copy(), parameters.copy()
     try:
         outcome = task.evaluate(contexts, parameters, stream(seed, 2))
     except Exception as error:  # whatever the user's code raises is the finding
-        return [*findings, Finding("error", f"evaluate raised {type(error).__name__}: {error}")]
+        return [*findings, Finding("error", f"evaluate raised {place_of(error)}")]
     findings += _check_outcome(outcome, _EPISODES)
     if any(f.verdict == "error" for f in findings):
         return findings
@@ -140,7 +140,7 @@ def _check_behaviour(task: Task, contexts: Array, parameters: Array, outcome: Ou
         try:
             same = np.array_equal(make(), expected, equal_nan=True)
         except Exception as error:  # whatever the user's code raises is the finding
-            findings.append(Finding("error", f"{text}: evaluate raised {type(error).__name__}: {error}"))
+            findings.append(Finding("error", f"{text}: evaluate raised {place_of(error)}"))
             return
         findings.append(Finding("ok", text) if same else Finding(verdict, f"{text}: {fix}"))
 
@@ -155,7 +155,7 @@ def _check_behaviour(task: Task, contexts: Array, parameters: Array, outcome: Ou
         returns = run(slice(None), outside)
     except Exception as error:  # whatever the user's code raises is the finding
         fix = "learners ask for such contexts, so give them a return that is clearly worse than inside"
-        text = f"contexts outside the box: evaluate raised {type(error).__name__}: {error}; {fix}"
+        text = f"contexts outside the box: evaluate raised {place_of(error)}; {fix}"
         return [*findings, Finding("error", text)]
     if np.nanmean(returns) < np.nanmean(first):
         findings.append(Finding("ok", "contexts outside the box score worse"))

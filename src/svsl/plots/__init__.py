@@ -84,11 +84,6 @@ def _save(figures: Mapping[str, Callable[[], Figure]], folder: Path) -> list[Pat
     return paths
 
 
-def plot_comparison(runs: Sequence[Run], path: Path) -> Path:
-    """Draws the libraries of runs side by side into one file."""
-    return plot_side_by_side([(run.folder.name, run.load_library()) for run in runs], path)
-
-
 def plot_side_by_side(libraries: Sequence[tuple[str, SkillLibrary]], path: Path) -> Path:
     """Draws named libraries into one file: context distributions, and postures above if all tasks have them."""
     drawn = [(name, library, task_of(library)) for name, library in libraries]
