@@ -15,7 +15,7 @@ import sys
 import numpy as np
 
 from svsl import Outcome
-from svsl.gaussians import Array
+from svsl.model.gaussians import Array
 
 
 class Throw:

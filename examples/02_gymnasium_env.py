@@ -18,7 +18,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from svsl.gaussians import Array
+from svsl.model.gaussians import Array
 
 
 class Windy(gymnasium.Env[Array, Array]):

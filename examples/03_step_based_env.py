@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from svsl.gaussians import Array
+from svsl.model.gaussians import Array
 from svsl.tasks.movement_task import MovementPrimitiveTask
 
 

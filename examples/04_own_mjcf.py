@@ -16,7 +16,7 @@ import sys
 import numpy as np
 
 from svsl import Outcome
-from svsl.gaussians import Array
+from svsl.model.gaussians import Array
 from svsl.tasks.mujoco_task import MujocoTask, Rollout, Scene
 
 SUCCESS_DISTANCE = 0.08  # the radius of the mark

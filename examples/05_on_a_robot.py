@@ -14,8 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from svsl import Skill, SkillLibrary, load_pretrained
-from svsl.gaussians import Array
-from svsl.primitives import throw_parameters, throw_steps
+from svsl.model.gaussians import Array
+from svsl.simulation.primitives import throw_parameters, throw_steps
 
 RATE_HZ = 500.0
 START = np.array([0.0, 1.35, 0.0, 1.18, 0.0, -0.786, -1.59])  # the posture before a throw; on a robot: as measured

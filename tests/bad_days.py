@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from svsl import Outcome
-from svsl.gaussians import Array
+from svsl.model.gaussians import Array
 from toys import Unimodal
 
 

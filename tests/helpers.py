@@ -10,12 +10,12 @@ from hypothesis import settings
 from numpy.typing import NDArray
 
 from svsl import SkillLibrary, Task, make_task
-from svsl.gaussians import Array, LinearGaussian
+from svsl.bench.reference import Component
 from svsl.learners.base import Learner, SearchSpace
-from svsl.mixture import Mixture
-from svsl.random import stream
-from svsl.reference import Component
-from svsl.surrogates import Quadratic
+from svsl.learners.surrogates import Quadratic
+from svsl.model.gaussians import Array, LinearGaussian
+from svsl.model.mixture import Mixture
+from svsl.model.random import stream
 
 Matrices = NDArray[np.float64]
 

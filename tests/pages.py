@@ -18,12 +18,13 @@ import pytest
 import tyro
 
 from svsl import load_pretrained
-from svsl.cli import COMMANDS, main
-from svsl.experiments import find_experiment
+from svsl.cli.dispatch import COMMANDS, main
+from svsl.experiments.catalogue import find_experiment
 from svsl.learners.svsl_config import SVSLConfig
-from svsl.pretrained import pretrained_names
-from svsl.runs import Run, config_of
-from svsl.training import make_trainer
+from svsl.model.shipped import pretrained_names
+from svsl.runs.folder import Run
+from svsl.runs.sources import config_of
+from svsl.runs.training import make_trainer
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path.name: path.read_text() for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
@@ -95,7 +96,7 @@ def parse_only(words: Words, monkeypatch: pytest.MonkeyPatch) -> None:
     shipped = "beer-pong" if "beer-pong" in words else "planar-reacher"
     with monkeypatch.context() as patch:
         patch.setattr(tyro, "cli", cli)
-        patch.setattr("svsl.commands.extend.open_library", lambda where: (load_pretrained(shipped), None))
+        patch.setattr("svsl.cli.commands.extend.open_library", lambda where: (load_pretrained(shipped), None))
         try:
             code = main(words[1:])
         except Parsed:
@@ -170,7 +171,7 @@ def _look_and_leave(address: str) -> None:
 
 
 def _quick_bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    from svsl import bench
+    from svsl.bench import timing as bench
 
     best_ms = bench._best_ms
     monkeypatch.setattr(bench, "COMPONENT_COUNTS", (1, 2))

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from svsl.gaussians import Array
+from svsl.model.gaussians import Array
 
 Step = tuple[Array, float, bool, bool, dict[str, Any]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from svsl import Outcome
-from svsl.gaussians import Array
+from svsl.model.gaussians import Array
 
 
 class Bimodal:

@@ -2,7 +2,7 @@
 
 python tools/ship_library.py runs/beer-pong-seed0
 
-writes src/svsl/pretrained_libraries/beer-pong.safetensors: the run's library, with its configuration (`config`) and
+writes src/svsl/model/shipped_libraries/beer-pong.safetensors: the run's library, with its configuration (`config`) and
 what `svsl eval` measures (`results`) as JSON in the metadata. tests/test_pretrained.py holds the file to them.
 """
 
@@ -12,11 +12,12 @@ import json
 import sys
 from dataclasses import dataclass, replace
 
-from svsl.commands.base import Folder, complain, parse
-from svsl.commands.eval import evaluation, show_evaluation
-from svsl.errors import SvslError
-from svsl.pretrained import FOLDER
-from svsl.runs import Run
+from svsl.cli.commands.eval import show_evaluation
+from svsl.cli.parsing import Folder, parse
+from svsl.errors import SvslError, complain
+from svsl.model.shipped import FOLDER
+from svsl.runs.evaluation import evaluation
+from svsl.runs.folder import Run
 
 LARGEST_FILE = 400_000  # bytes
 

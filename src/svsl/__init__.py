@@ -3,14 +3,18 @@
 import ctypes
 import os
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from svsl.api import train
 from svsl.errors import SvslError
-from svsl.library import Component, Skill, SkillLibrary
-from svsl.pretrained import load_pretrained
-from svsl.tasks import Outcome, Task, make_task
+from svsl.model.library import Component, Skill, SkillLibrary
+from svsl.model.shipped import load_pretrained
+from svsl.model.version import __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from svsl.api import train
+    from svsl.tasks.base import Outcome, Task
+    from svsl.tasks.registry import make_task
 
 __all__ = [
     "Component",
@@ -25,9 +29,23 @@ __all__ = [
     "train",
 ]
 
+# imported on first use: a program that only uses a library needs NumPy and safetensors, nothing else
+_ON_FIRST_USE = {
+    "Outcome": "svsl.tasks.base",
+    "Task": "svsl.tasks.base",
+    "make_task": "svsl.tasks.registry",
+    "train": "svsl.api",
+}
 
-def _offscreen_drawing() -> str:
-    """How MuJoCo can draw without a screen here."""
+
+def __getattr__(name: str) -> object:
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ON_FIRST_USE[name]), name)
+
+
+def _offscreen_backend() -> str:
+    """What MuJoCo can render with here without a screen."""
     for name, file in (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8"), ("osmesa", "libOSMesa.so.6")):
         try:
             ctypes.CDLL(file)
@@ -37,6 +55,6 @@ def _offscreen_drawing() -> str:
     return "disable"
 
 
-# MuJoCo chooses how to draw when it is first imported, and cannot be imported if what it was told is missing
+# MuJoCo chooses its renderer on import, and cannot be imported if the one named in MUJOCO_GL is missing
 if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-    os.environ["MUJOCO_GL"] = os.environ.get("MUJOCO_GL") or _offscreen_drawing()
+    os.environ["MUJOCO_GL"] = os.environ.get("MUJOCO_GL") or _offscreen_backend()

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from svsl.errors import SvslError
-from svsl.library import SkillLibrary
-from svsl.tasks import REGISTRY, Task
+from svsl.model.library import SkillLibrary
+from svsl.tasks.base import Task
+from svsl.tasks.registry import REGISTRY
 
 if TYPE_CHECKING:
-    from svsl.runs import RunConfig
+    from svsl.runs.config import RunConfig
 
 
 def train(
@@ -47,9 +48,10 @@ def train(
     Raises:
         SvslError: If the task, the learner and the settings do not go together, or `out` holds another run.
     """
-    from svsl.progress import ProgressDisplay
-    from svsl.runs import Run, preset_config
-    from svsl.training import Trainer, stop_on_signals
+    from svsl.runs.config import preset_config
+    from svsl.runs.folder import Run
+    from svsl.runs.training import Trainer, stop_on_signals
+    from svsl.show.progress import ProgressDisplay
 
     made = None if isinstance(task, str) else task
     if made is not None and task_options:

@@ -1,4 +1,6 @@
-"""The one error type whose message is meant for the user as it stands."""
+"""The one error type whose message is meant for the user as it stands, and how it is printed."""
+
+import sys
 
 
 class SvslError(ValueError):
@@ -6,3 +8,9 @@ class SvslError(ValueError):
 
     The command line prints it as one line and exits with code 2.
     """
+
+
+def complain(message: str, code: int = 2) -> int:
+    """Prints a message as one line and returns the exit code."""
+    print("svsl: " + " ".join(message.split()), file=sys.stderr)
+    return code

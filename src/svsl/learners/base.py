@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svsl.errors import SvslError
-from svsl.gaussians import Array, BoolArray
-from svsl.mixture import Mixture
+from svsl.model.gaussians import Array, BoolArray
+from svsl.model.mixture import Mixture
 
 Arrays = dict[str, NDArray[np.generic]]
 

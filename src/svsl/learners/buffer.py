@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from svsl.gaussians import Array, BoolArray, IntArray
 from svsl.learners.base import Arrays
+from svsl.model.gaussians import Array, BoolArray, IntArray
 
 _ARRAYS = ("contexts", "parameters", "returns", "cursor", "filled")
 

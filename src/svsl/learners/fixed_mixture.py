@@ -8,10 +8,10 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from svsl.gaussians import Array, LinearGaussian
 from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, above, below, require
-from svsl.mixture import Mixture
-from svsl.random import rng_from_array, rng_to_array
+from svsl.model.gaussians import Array, LinearGaussian
+from svsl.model.mixture import Mixture
+from svsl.model.random import rng_from_array, rng_to_array
 
 _MILESTONE_EVERY = 10  # iterations between evaluations
 STD_FLOOR = 1e-5  # of an option, relative to the initial search and the context box

@@ -13,9 +13,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from svsl.errors import SvslError
-from svsl.gaussians import Array, LinearGaussian
 from svsl.learners.fixed_mixture import STD_FLOOR, FixedMixtureConfig, FixedMixtureLearner
-from svsl.mixture import Mixture, logsumexp
+from svsl.model.gaussians import Array, LinearGaussian
+from svsl.model.mixture import Mixture, logsumexp
 
 _RIDGE = 1e-6
 

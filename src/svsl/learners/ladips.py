@@ -13,12 +13,12 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 
 from svsl.errors import SvslError
-from svsl.gaussians import LOG_2PI, Array, IntArray, LinearGaussian
 from svsl.learners.base import Arrays, SearchSpace
 from svsl.learners.fixed_mixture import FixedMixtureConfig, FixedMixtureLearner
-from svsl.mixture import Mixture, log_normalised, logsumexp
-from svsl.surrogates import Quadratic, feature_count, fit_quadratic
-from svsl.trust_region import gaussian_step
+from svsl.learners.surrogates import Quadratic, feature_count, fit_quadratic
+from svsl.learners.trust_region import gaussian_step
+from svsl.model.gaussians import LOG_2PI, Array, IntArray, LinearGaussian
+from svsl.model.mixture import Mixture, log_normalised, logsumexp
 
 _EPISODES_PER_FEATURE = 3  # of the most important episodes an option's model is fitted to
 _GATING_CONTEXTS = 500  # uniform contexts over which the gating is improved

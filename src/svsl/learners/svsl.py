@@ -13,15 +13,15 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from svsl.gaussians import Array, IntArray, LinearGaussian, clip_std
 from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, above, below
 from svsl.learners.buffer import ReplayBuffer
+from svsl.learners.surrogates import fit_quadratic
 from svsl.learners.svsl_config import SVSLConfig
+from svsl.learners.trust_region import categorical_step, gaussian_step
 from svsl.learners.weighting import WeightRewards
-from svsl.mixture import Mixture, logsumexp
-from svsl.random import rng_from_array, rng_to_array
-from svsl.surrogates import fit_quadratic
-from svsl.trust_region import categorical_step, gaussian_step
+from svsl.model.gaussians import Array, IntArray, LinearGaussian, clip_std
+from svsl.model.mixture import Mixture, logsumexp
+from svsl.model.random import rng_from_array, rng_to_array
 
 Stage = Literal["fill", "context", "expert", "weights", "done"]
 _STAGES = get_args(Stage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from svsl.learners.base import SearchSpace, require
-from svsl.surrogates import feature_count
+from svsl.learners.surrogates import feature_count
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from svsl.gaussians import Array, IntArray
-from svsl.mixture import Mixture
+from svsl.model.gaussians import Array, IntArray
+from svsl.model.mixture import Mixture
 
 _KERNEL_DENOMINATOR = 0.5  # exp(-|dc|^2 / 0.5), in units of the context scale
 _KERNEL_ENTRIES = 2**24  # limit of the kernel matrix: 128 MiB

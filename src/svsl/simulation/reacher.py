@@ -15,7 +15,7 @@ from typing import Literal
 import mujoco
 import numpy as np
 
-from svsl.gaussians import Array
+from svsl.model.gaussians import Array
 from svsl.simulation.arm import GEOM, NO_COLLISIONS, SOLID_GROUP, VISUAL_GROUP
 
 LINKS = 5

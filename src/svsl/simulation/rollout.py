@@ -6,8 +6,8 @@ import mujoco
 import numpy as np
 from mujoco.rollout import Rollout
 
-from svsl.gaussians import Array, BoolArray, IntArray
-from svsl.process_pool import available_cores
+from svsl.backends.process_pool import available_cores
+from svsl.model.gaussians import Array, BoolArray, IntArray
 
 
 class Simulator:

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svsl.errors import SvslError
-from svsl.gaussians import Array, BoolArray
+from svsl.model.gaussians import Array, BoolArray
 
 # where code lies that is not the user's: Python, its packages, and this one
 _INSTALLED = {Path(path) for path in sysconfig.get_paths().values()} | {Path(__file__).parents[1]}
+_REDRAWS = 1000
 
 
 @dataclass(frozen=True)
@@ -137,3 +138,34 @@ def context_names(task: Task) -> tuple[str, ...]:
     """The names of the context's dimensions: the task's own, or their numbers."""
     names = getattr(task, "context_names", None)
     return tuple(names) if names else tuple(f"context {dim}" for dim in range(len(task.context_low)))
+
+
+def uniform_contexts(task: Task, count: int, rng: np.random.Generator) -> Array:
+    """Contexts drawn uniformly from the task's box, or from that part of it which the task calls valid.
+
+    Raises:
+        SvslError: If that part is next to nothing.
+    """
+    low, high = np.asarray(task.context_low, dtype=np.float64), np.asarray(task.context_high, dtype=np.float64)
+    contexts = rng.uniform(low, high, (count, len(low)))
+    for _ in range(_REDRAWS):
+        if (valid := valid_contexts(task, contexts)).all():
+            return contexts
+        contexts[~valid] = rng.uniform(low, high, (int((~valid).sum()), len(low)))
+    raise SvslError("valid_contexts: hardly any context of the box is valid; give the task a smaller box")
+
+
+def valid_contexts(task: Task, contexts: Array) -> BoolArray:
+    """Which contexts `(n, dc)` of the box the task is about: all, unless it has `valid_contexts`."""
+    valid = getattr(task, "valid_contexts", None)
+    return np.ones(len(contexts), dtype=bool) if valid is None else np.asarray(valid(contexts), dtype=bool)
+
+
+def finite_outcome(outcome: Outcome, penalty: float | None) -> Outcome:
+    """The outcome with NaN and infinite returns replaced by the penalty or the worst finite return."""
+    finite = np.isfinite(outcome.returns)
+    if finite.all():
+        return outcome
+    if penalty is None:
+        penalty = float(outcome.returns[finite].min()) if finite.any() else float("nan")
+    return Outcome(np.where(finite, outcome.returns, penalty), outcome.success & finite, outcome.info)

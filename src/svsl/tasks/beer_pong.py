@@ -8,9 +8,9 @@ import mujoco
 import numpy as np
 
 from svsl.errors import SvslError
-from svsl.gaussians import Array, BoolArray
-from svsl.primitives import throw_parameters, throw_steps
+from svsl.model.gaussians import Array, BoolArray
 from svsl.simulation.arm import JOINTS
+from svsl.simulation.primitives import throw_parameters, throw_steps
 from svsl.simulation.rollout import diverged, first_true, rising_edges
 from svsl.simulation.scenes import (
     BALL_RADIUS,

@@ -11,9 +11,9 @@ import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from svsl.backends.process_pool import ProcessPool, available_cores
 from svsl.errors import SvslError
-from svsl.gaussians import Array
-from svsl.process_pool import ProcessPool, available_cores
+from svsl.model.gaussians import Array
 from svsl.tasks.base import Outcome
 
 Environment = str | Callable[[], gymnasium.Env[Any, Any]]

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from svsl.errors import SvslError
-from svsl.gaussians import Array
-from svsl.primitives import throw
+from svsl.model.gaussians import Array
+from svsl.simulation.primitives import throw
 from svsl.tasks.gymnasium_task import (
     ContextSetter,
     Environment,
@@ -94,7 +94,7 @@ class MovementPrimitiveTask(EnvironmentTask):
     """A step-based Gymnasium environment with a position- or torque-controlled body.
 
     The parameters are the weights of a movement that starts at rest in the posture after the reset: `bases` for each
-    joint, joint by joint, in the unit of the joints (`svsl.primitives.throw`). The movement takes `duration_s`; its end
+    joint, joint by joint, in the unit of the joints (`primitives.throw`). The movement takes `duration_s`; its end
     is then held until the environment terminates, truncates, or `steps` are over. The return is the sum of the
     rewards; success is `info["success"]` or `info["is_success"]` of the last step unless `success_return` is given.
     Contexts are told and penalised, and episodes run in processes, as in `GymnasiumTask`.

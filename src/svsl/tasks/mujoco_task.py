@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svsl.errors import SvslError
-from svsl.gaussians import Array
-from svsl.primitives import throw
+from svsl.model.gaussians import Array
+from svsl.simulation.primitives import throw
 from svsl.simulation.rollout import Simulator, diverged
 from svsl.simulation.servos import add_servo, compile_model, read_model
 from svsl.tasks.base import Outcome
@@ -86,7 +86,7 @@ class MujocoTask(SimulatedTask):
     Subclass it, set `context_low` and `context_high` (class attributes will do), and write `place` (what a context
     means) and `score` (what a batch of episodes is worth). The parameters are a movement of the named joints from the
     start posture, which is the model's first keyframe or else its zero posture: `bases` weights for each joint, joint
-    by joint, in units of the joint (`svsl.primitives.throw`); `desired` may be overridden for another kind of movement.
+    by joint, in units of the joint (`primitives.throw`); `desired` may be overridden for another kind of movement.
 
     Position actuators of the named joints track the movement, with the model's gains. A joint with a motor (a plain
     torque actuator) gets a position servo with the gains `kp` and `kv` in its place, within the motor's torque limits,

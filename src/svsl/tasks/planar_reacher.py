@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from svsl.gaussians import Array, BoolArray
+from svsl.model.gaussians import Array, BoolArray
 from svsl.tasks.base import Outcome
 
 LINKS = 10

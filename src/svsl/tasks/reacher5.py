@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svsl.errors import SvslError
-from svsl.gaussians import Array, BoolArray, IntArray
-from svsl.primitives import reach
+from svsl.model.gaussians import Array, BoolArray, IntArray
+from svsl.simulation.primitives import reach
 from svsl.simulation.reacher import KD, KP, LINKS, REACH, START, arm_points, reacher5_model, tip_position
 from svsl.simulation.rollout import diverged
 from svsl.tasks.base import Outcome
@@ -28,7 +28,7 @@ class Reacher5(SimulatedTask):
     """Bring the tip of a five-link arm to a goal; the context is the goal, the parameters a movement of 4 s.
 
     The arm starts at rest, stretched out to the left; goals lie in the right half disc of its reach, 0.5 m. The
-    movement is three bases for each of five joints, joint by joint (`svsl.primitives.reach`); servos follow it with
+    movement is three bases for each of five joints, joint by joint (`primitives.reach`); servos follow it with
     actions `a` from -1 to 1 (200 N m). It has 200 steps; the return is the sum of their rewards. With the distance d
     [m] of the tip to the goal and the joint velocities v [rad/s] after a step t = 0 .. 199:
 

@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from svsl.gaussians import Array, IntArray
+from svsl.model.gaussians import Array, IntArray
 from svsl.simulation.rollout import Simulator
 from svsl.tasks.base import Outcome, joined
 

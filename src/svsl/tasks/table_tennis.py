@@ -8,9 +8,9 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from svsl.gaussians import Array, BoolArray, IntArray
-from svsl.primitives import strike
+from svsl.model.gaussians import Array, BoolArray, IntArray
 from svsl.simulation.arm import JOINTS
+from svsl.simulation.primitives import strike
 from svsl.simulation.rollout import diverged, first_true
 from svsl.simulation.scenes import TABLE_TENNIS_START, TABLE_TENNIS_TABLE_TOP, table_tennis_model
 from svsl.tasks.base import Outcome

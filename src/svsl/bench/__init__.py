@@ -1,0 +1,1 @@
+"""Speed, and the slow reference it is measured against."""

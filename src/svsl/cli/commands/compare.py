@@ -1,0 +1,105 @@
+"""`svsl compare`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+from rich.table import Table
+from rich.text import Text
+
+from svsl.cli.parsing import Switch, parse
+from svsl.errors import SvslError
+from svsl.model.files import write_bytes
+from svsl.runs.comparison import (
+    TABLE_METRICS,
+    Group,
+    group_runs,
+    in_words,
+    learning_curve,
+    seeds_in_words,
+    summary_table,
+    to_csv,
+)
+from svsl.runs.comparison import Table as Summaries
+from svsl.runs.folder import Run
+from svsl.show.tables import print_table
+
+
+@dataclass(frozen=True)
+class Options:
+    """Compare runs: seeds in groups, end results and learning curves with their uncertainty."""
+
+    folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
+    """Run folders of one task, finished or not. Runs that differ in their seed only form a group."""
+    metrics: str = ",".join(TABLE_METRICS)
+    """Columns of the table, separated by commas: any numbers of svsl eval."""
+    out: Path = Path("comparison.png")
+    """Picture of the learning curves."""
+    panels: str = ""
+    """Option of the task, such as reward, whose values have curves of their own: their returns cannot be compared."""
+    csv: Path | None = None
+    """Also write the table into this file."""
+    json: Switch = False
+    """Print one JSON object instead of a table."""
+    contexts: int = 2000
+    """Fresh contexts of each run's evaluation, which its folder keeps."""
+
+    def __post_init__(self) -> None:
+        if self.contexts < 1:
+            raise SvslError(f"setting contexts: expected at least 1, got {self.contexts}")
+
+
+def main(args: list[str]) -> int:
+    """Compares runs."""
+    options = parse(Options, args, "svsl compare")
+    if not options.folders:
+        raise SvslError("compare what? svsl compare RUN RUN ...")
+    from svsl.show.plots.learning import plot_learning
+    from svsl.show.plots.style import check_format
+
+    check_format(options.out)
+    groups = group_runs([Run.open(folder) for folder in options.folders])
+    table = summary_table(groups, [name.strip() for name in options.metrics.split(",")], options.contexts)
+    if options.csv is not None:
+        write_bytes(options.csv, to_csv(table).encode())
+    drawn = any(learning_curve(group, "return_mean") for group in groups)
+    figure = plot_learning(groups, options.out, panels=options.panels) if drawn else None
+    if options.json:
+        print(json.dumps({"groups": _as_json(groups, table), "figure": str(figure) if figure else None}))
+        return 0
+    show_table(groups, table)
+    if options.csv is not None:
+        print(f"table    {options.csv}")
+    print(f"figure   {figure}" if figure else "no run has been tested yet: no figure")
+    return 0
+
+
+def show_table(groups: list[Group], table: Summaries) -> None:
+    """Prints the table: one column a group."""
+    printed = Table(title="mean ± two standard errors, interquartile mean [95 % bootstrap interval]")
+    printed.add_column("metric")
+    for group in groups:
+        printed.add_column(Text(f"{group.label}\n{seeds_in_words(group)}"))
+    for metric in table[groups[0].label]:
+        printed.add_row(metric, *(Text("\n".join(in_words(table[group.label][metric]))) for group in groups))
+    print_table(printed)
+
+
+def _as_json(groups: list[Group], table: Summaries) -> list[dict[str, object]]:
+    return [
+        {
+            "label": group.label,
+            "runs": [str(run.folder) for run in group.runs],
+            "unfinished": sum(not run.finished for run in group.runs),
+            "metrics": {
+                name: {key: None if np.isnan(value) else value for key, value in asdict(summary).items()}
+                for name, summary in table[group.label].items()
+            },
+        }
+        for group in groups
+    ]

@@ -1,0 +1,39 @@
+"""`svsl export`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+from svsl.cli.parsing import Source, Switch, parse, refuse_existing
+from svsl.model.files import write_bytes
+from svsl.runs.sources import open_library
+
+
+@dataclass(frozen=True)
+class Options:
+    """Write a library as a table (CSV), one row a component."""
+
+    source: Source
+    """A run folder (the run may still be going on), a library file, or the name of a shipped library."""
+    out: Path
+    """The CSV file. Columns: component, weight, context_mean_I, context_cov_I_J, gain_P_I, bias_P, cov_P_Q; I and J
+    count context dimensions, P and Q parameters, from 0."""
+    overwrite: Switch = False
+    """Replace a file that is already there."""
+
+
+def main(args: list[str]) -> int:
+    """Writes the table; the numbers are exact."""
+    options = parse(Options, args, "svsl export")
+    refuse_existing(options.out, options.overwrite)
+    names, rows = open_library(options.source)[0].table()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([int(row[0]), *map(float, row[1:])] for row in rows)
+    write_bytes(options.out, text.getvalue().encode())
+    print(f"table    {options.out}")
+    return 0

@@ -1,0 +1,63 @@
+"""`svsl plot`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from svsl.cli.parsing import parse
+from svsl.errors import SvslError
+from svsl.runs.folder import Run
+from svsl.runs.sources import open_library
+
+
+@dataclass(frozen=True)
+class Options:
+    """Draw the figures of a run or a library, or several side by side."""
+
+    sources: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME [RUN_OR_NAME ...]")]
+    """Run folders (a run may still be going on), library files, or names of shipped libraries; of the latter two there
+    is no learning.png."""
+    out: Path | None = None
+    """Of one: the folder of its figures; default figures in the run folder, or NAME-figures here. Of several: their
+    picture; default comparison.png."""
+
+
+def main(args: list[str]) -> int:
+    """Draws the figures of a run or a library, or a comparison of several."""
+    options = parse(Options, args, "svsl plot")
+    if not options.sources:
+        raise SvslError("plot what? svsl plot RUN_OR_NAME, or several for a comparison")
+    from svsl.show.plots import plot_library, plot_side_by_side
+    from svsl.show.plots.style import FORMATS, check_format
+
+    first, out = Path(options.sources[0]), options.out
+    if len(options.sources) > 1:
+        picture = out or Path("comparison.png")
+        check_format(picture)
+        libraries = [(Path(source).absolute().name, open_library(source)[0]) for source in options.sources]
+        print(f"figure   {plot_side_by_side(libraries, picture)}")
+        return 0
+    if out is not None and out.suffix.lower() in FORMATS:
+        raise SvslError(f"out: one run or library has several figures; expected a folder for them, got {str(out)!r}")
+    if first.is_dir():
+        draw(Run.open(first), out)
+        return 0
+    paths = plot_library(open_library(options.sources[0])[0], out or Path(f"{first.stem}-figures"))
+    _tell(paths)
+    return 0 if paths else 2
+
+
+def draw(run: Run, folder: Path | None = None) -> None:
+    """Draws the figures of a run, into its own folder unless told, and prints their paths."""
+    from svsl.show.plots import plot_run
+
+    _tell(plot_run(run, folder))
+
+
+def _tell(paths: list[Path]) -> None:
+    for path in paths:
+        print(f"figure   {path}")

@@ -1,0 +1,21 @@
+"""`svsl tasks`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from svsl.cli.parsing import first_line, parse
+from svsl.tasks.registry import REGISTRY, task_factory
+
+
+@dataclass(frozen=True)
+class Options:
+    """List the tasks that come with the library."""
+
+
+def main(args: list[str]) -> int:
+    """Lists the tasks."""
+    parse(Options, args, "svsl tasks")
+    for name in REGISTRY:
+        print(f"{name}  {first_line(task_factory(name))}")
+    return 0

@@ -1,0 +1,61 @@
+"""The command line: `svsl COMMAND ...`. Each command is a module of `svsl.cli.commands`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+
+from svsl.cli.parsing import first_line
+from svsl.errors import SvslError, complain
+from svsl.model.version import __version__
+
+COMMANDS = (
+    "train", "resume", "extend", "eval", "plot", "compare", "reproduce", "view", "video",
+    "prune", "merge", "export", "bench", "tasks", "check-task",
+)  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code (2 for anything the user can mend)."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    sys.path.insert(0, os.getcwd())  # a user's `module:factory` lies in the current directory
+    try:
+        return _dispatch(args)
+    except SvslError as error:
+        return complain(str(error))
+    except BrokenPipeError:  # the reader of a pipe went away
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return complain(f"{error.filename or 'file'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        return complain("interrupted", code=130)
+
+
+def _dispatch(args: list[str]) -> int:
+    name = args[0] if args else "--help"
+    if name in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if name == "--version":
+        print(f"svsl {__version__}")
+        return 0
+    if name not in COMMANDS:
+        raise SvslError(f"unknown command {name!r}; commands: {', '.join(COMMANDS)}")
+    code: int = _module(name).main(args[1:])
+    return code
+
+
+def _module(command: str) -> ModuleType:
+    return import_module(f"svsl.cli.commands.{command.replace('-', '_')}")
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {first_line(_module(name).Options)}" for name in COMMANDS]
+    return "\n".join(
+        ["usage: svsl COMMAND ...", "", *lines, "", "svsl COMMAND --help tells more; svsl --version the version"]
+    )

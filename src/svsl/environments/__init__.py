@@ -1,0 +1,22 @@
+"""Our tasks as Gymnasium environments; importing this package registers them.
+
+import gymnasium, svsl.environments
+env = gymnasium.make("svsl/BeerPong-v0")
+"""
+
+import gymnasium
+
+SKILL_ENVIRONMENTS = {
+    "svsl/PlanarReacher-v0": "planar-reacher",
+    "svsl/BeerPong-v0": "beer-pong",
+    "svsl/TableTennis-v0": "table-tennis",
+    "svsl/Reacher5Skill-v0": "reacher5",
+}
+STEP_ENVIRONMENTS = {"svsl/Reacher5-v0": "svsl.environments.reacher5:Reacher5Env"}
+
+for _id, _task in SKILL_ENVIRONMENTS.items():
+    if _id not in gymnasium.registry:
+        gymnasium.register(_id, entry_point="svsl.environments.skills:TaskEnv", kwargs={"task": _task})
+for _id, _entry_point in STEP_ENVIRONMENTS.items():
+    if _id not in gymnasium.registry:
+        gymnasium.register(_id, entry_point=_entry_point)

@@ -1,0 +1,69 @@
+"""The 5-link reacher step by step: an action is five torques, an episode 200 steps, the physics that of the task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from svsl.model.gaussians import Array
+from svsl.show.rendering import SceneRenderer
+from svsl.tasks.base import uniform_contexts
+from svsl.tasks.reacher5 import Reacher5, Reward
+from svsl.tasks.reacher5_steps import ReacherArms
+from svsl.tasks.simulated import Trajectory
+
+
+class Reacher5Env(gymnasium.Env[Array, Array]):
+    """One arm; see `ReacherArms` for the observation. `reset(options={"context": goal})` chooses the goal.
+
+    After 200 steps the episode is terminated for the two sparse rewards, whose observation holds the time, and
+    truncated for the dense one, whose observation does not.
+
+    Args:
+        reward: As of `Reacher5`.
+        render_mode: None or `rgb_array`.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012 (Gymnasium's contract)
+
+    def __init__(self, reward: Reward = "dense", render_mode: str | None = None) -> None:
+        self.arms = ReacherArms(reward, 1, workers=1)
+        self.task = Reacher5(reward)
+        self.observation_space, self.action_space = self.arms.observation_space, self.arms.action_space
+        self.render_mode = render_mode
+        self._renderer: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        """Draws a goal uniformly from the half disc, or takes `options["context"]`."""
+        super().reset(seed=seed)
+        wanted = (options or {}).get("context")
+        goal = uniform_contexts(self.task, 1, self.np_random)[0] if wanted is None else np.asarray(wanted, np.float64)
+        if goal.shape != (2,):
+            raise ValueError(f"context: expected shape (2,), got {goal.shape}")
+        self.arms.begin(slice(None), goal[None])
+        return self.arms.observe()[0], {}
+
+    def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        """Applies five torques for 0.02 s."""
+        rewards, over = self.arms.step(np.asarray(action)[None])
+        info = {"distance": float(self.arms.distance()[0]), "success": bool(self.arms.success()[0])}
+        over_now, terminates = bool(over[0]), self.arms.sees_time
+        return self.arms.observe()[0], float(rewards[0]), over_now and terminates, over_now and not terminates, info
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """The arm as it is now, from above."""
+        if self.render_mode != "rgb_array":
+            return None
+        if self._renderer is None:
+            self._renderer = SceneRenderer(self.task)
+        mocap = self.task.trajectory(self.arms.goals[0]).mocap
+        return self._renderer.frame(Trajectory(self.arms.states, self.arms.dt_s, np.zeros((1, 3)), mocap, 0), 0)
+
+    def close(self) -> None:
+        """Frees the renderer."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None

@@ -1,0 +1,106 @@
+"""A task as a Gymnasium environment: the observation is the context, one action is a skill, one step an episode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from svsl.model.gaussians import Array
+from svsl.tasks.base import Task, uniform_contexts
+from svsl.tasks.registry import make_task
+
+ACTION_STDS = (
+    10.0  # half the width of the action space: far beyond where skills are found, but finite as others need it
+)
+FPS = 20
+
+
+class TaskEnv(gymnasium.Env[Array, Array]):
+    """One task, one episode per step. `reset(options={"context": c})` chooses the context instead of drawing it.
+
+    Args:
+        task: Name of the task.
+        render_mode: None, `rgb_array`, or `human`: a window that shows each episode as it is run.
+        **options: Options of the task.
+
+    Raises:
+        SvslError: If the task cannot be drawn, or there is no screen for `human`.
+    """
+
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": FPS}  # noqa: RUF012 (Gymnasium's contract)
+
+    def __init__(self, task: str, render_mode: str | None = None, **options: object) -> None:
+        self.task: Task = make_task(task, **options)
+        if hasattr(self.task, "workers"):
+            self.task.workers = 1  # it will be asked for one episode at a time
+        self.initial_mean, self.initial_cov = np.asarray(self.task.initial_mean), np.asarray(self.task.initial_cov)
+        self.render_mode = render_mode
+        self.observation_space = spaces.Box(self.task.context_low, self.task.context_high, dtype=np.float64)
+        reach = ACTION_STDS * np.sqrt(np.diag(self.initial_cov))
+        self.action_space = spaces.Box(self.initial_mean - reach, self.initial_mean + reach, dtype=np.float64)
+        self._context = np.asarray(self.task.context_low)
+        self._action: Array | None = None
+        self._pictures: Any = None
+        self._window: Any = None
+        if render_mode == "human":
+            from svsl.show.pictures import Window
+
+            self._window = Window(task)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        """Draws a context uniformly, or takes `options["context"]`."""
+        super().reset(seed=seed)
+        unknown = sorted(set(options or {}) - {"context"})
+        if unknown:
+            raise ValueError(f"options: there is no {unknown[0]!r}, only 'context'")
+        wanted = (options or {}).get("context")
+        if wanted is None:
+            self._context = uniform_contexts(self.task, 1, self.np_random)[0]
+        else:
+            self._context = np.asarray(wanted, dtype=np.float64)
+            if self._context.shape != self.observation_space.shape:
+                raise ValueError(f"context: expected shape {self.observation_space.shape}, got {self._context.shape}")
+            if not np.isfinite(self._context).all():
+                raise ValueError(f"context: expected finite numbers, got {self._context}")
+        self._action = None
+        self._show()
+        return self._context.copy(), {}
+
+    def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        """Runs one whole episode."""
+        self._action = np.asarray(action, dtype=np.float64)
+        if self._action.shape != self.action_space.shape:
+            raise ValueError(f"action: expected shape {self.action_space.shape}, got {self._action.shape}")
+        outcome = self.task.evaluate(self._context[None], self._action[None], self.np_random)
+        defined = {n: v[0] for n, v in outcome.info.items() if v.dtype.kind != "f" or not np.isnan(v[0]).any()}
+        info: dict[str, Any] = dict(defined)
+        info["success"] = bool(outcome.success[0])
+        self._show()
+        return self._context.copy(), float(outcome.returns[0]), True, False, info
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """The scene before the episode, or at its end; None in the mode `human`, whose window shows it already."""
+        return self._drawn().last_frame(self._context, self._action) if self.render_mode == "rgb_array" else None
+
+    def _show(self) -> None:
+        if self._window is not None:
+            for frame in self._drawn().frames(self._context, self._action, FPS):
+                self._window.show(frame, 1 / FPS)
+
+    def _drawn(self) -> Any:
+        if self._pictures is None:
+            from svsl.show.pictures import pictures_of
+
+            self._pictures = pictures_of(self.task)
+        return self._pictures
+
+    def close(self) -> None:
+        """Frees what draws."""
+        for drawing in (self._pictures, self._window):
+            if drawing is not None:
+                drawing.close()
+        self._pictures = self._window = None

@@ -1,0 +1,1 @@
+"""How good and how versatile a library is."""

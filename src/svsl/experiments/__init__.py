@@ -1,0 +1,1 @@
+"""The paper's comparisons: as data, their runner, and the report."""

@@ -1,0 +1,276 @@
+"""The comparisons of the paper as data: what is trained, how often, what is drawn, and what the paper claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from svsl.errors import SvslError
+from svsl.learners.ladips import LaDiPSConfig
+from svsl.learners.registry import LearnerConfig
+from svsl.learners.svsl import SVSL
+from svsl.learners.svsl_config import SVSLConfig
+from svsl.runs.config import RunConfig, preset_config
+
+EVALUATION_CONTEXTS = 2000
+_LEAST = {
+    "components": 2,
+    "iterations": 5,
+    "episodes": 500,
+    "test_contexts": 50,
+    "evaluation_contexts": 200,
+    "seeds": 2,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Arm:
+    """One side of a comparison.
+
+    Attributes:
+        label: Its name in folders, tables and figures.
+        task: Trained on.
+        learner: By which method.
+        preset: Its settings; the task's first (the paper's) unless told.
+        settings: Differences from the preset.
+        task_options: Differences from the preset's task.
+    """
+
+    label: str
+    task: str
+    learner: str
+    preset: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    task_options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, in our words, and the metrics that show what came out here."""
+
+    paper: str
+    metrics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A comparison.
+
+    Attributes:
+        title: One line.
+        arms: What is compared.
+        seeds: How many of each at full size.
+        claims: Of the paper.
+        figures: Names of `svsl.experiments.report.FIGURES`.
+        metrics: Columns of the table.
+        panels: Option of the task whose values have learning curves of their own.
+        equal_budgets: Give every other learner as many episodes as svsl plans, instead of its preset's.
+        shrink_iterations: At a smaller scale, also train each component for a shorter time. A half-trained component
+            shows nothing, but on simulated tasks a whole one takes minutes.
+    """
+
+    title: str
+    arms: tuple[Arm, ...]
+    seeds: int
+    claims: tuple[Claim, ...]
+    figures: tuple[str, ...]
+    metrics: tuple[str, ...]
+    panels: str = ""
+    equal_budgets: bool = False
+    shrink_iterations: bool = True
+
+
+_METRICS = (
+    "return_mean", "success_rate", "coverage", "coverage_any", "behaviour_entropy", "vendi_score", "mixture_entropy",
+    "active_components", "success_without_top", "episodes", "episodes_simulated",
+)  # fmt: skip
+
+
+def _three_methods(task: str) -> tuple[Arm, ...]:
+    return tuple(Arm(learner, task, learner) for learner in ("svsl", "hireps", "ladips"))
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "ablation": Experiment(
+        title="Planar reacher: what the auxiliary rewards do, and HiREPS (Figure 1)",
+        arms=(
+            Arm("svsl-alpha-1e-4", "planar-reacher", "svsl"),
+            Arm("svsl-alpha-0.5", "planar-reacher", "svsl", settings={"alpha": 0.5}),
+            Arm("svsl-no-auxiliary", "planar-reacher", "svsl", settings={"auxiliary": False, "beta": 0.5}),
+            Arm("hireps", "planar-reacher", "hireps"),
+        ),
+        seeds=15,
+        claims=(
+            Claim(
+                "With the auxiliary rewards solutions are precise and versatile, and the whole context box is covered.",
+                ("success_rate", "coverage", "behaviour_entropy"),
+            ),
+            Claim("A larger alpha covers more modes.", ("mixture_entropy", "active_components", "behaviour_entropy")),
+            Claim(
+                "Without them components do nearly the same, go through obstacles and leave parts of the box out.",
+                ("collision", "coverage_any", "vendi_score"),
+            ),
+            Claim(
+                "HiREPS is less versatile: 3 of its 60 components were chosen in all six contexts together.",
+                ("components", "active_components", "vendi_score"),
+            ),
+        ),
+        figures=("learning", "postures", "success"),
+        metrics=(*_METRICS, "components", "collision"),
+        shrink_iterations=False,
+    ),
+    "baselines": Experiment(
+        title="Planar reacher: svsl, HiREPS and LaDiPS on the same number of episodes",
+        arms=_three_methods("planar-reacher"),
+        seeds=5,
+        claims=(
+            Claim(
+                "svsl finds more different solutions than HiREPS (shown by postures; LaDiPS was not tried here).",
+                ("behaviour_entropy", "vendi_score", "mixture_entropy"),
+            ),
+            Claim("Its solutions are also better.", ("return_mean", "success_rate")),
+        ),
+        figures=("learning", "entropy", "postures", "success"),
+        metrics=(*_METRICS, "components"),
+        equal_budgets=True,
+        shrink_iterations=False,
+    ),
+    "beer-pong": Experiment(
+        title="Beer pong: svsl, HiREPS and LaDiPS (Figure 2a, c, e, f, g and the expected mixture entropy)",
+        arms=_three_methods("beer-pong"),
+        seeds=20,
+        claims=(
+            Claim("svsl succeeds in 92 % of the context box, HiREPS in 75 %.", ("success_rate",)),
+            Claim(
+                "HiREPS converges early and is soon overtaken; LaDiPS learns faster at first, svsl ends highest.",
+                ("return_mean",),
+            ),
+            Claim("The components cover the whole context box.", ("coverage", "coverage_any")),
+            Claim("svsl's expected mixture entropy is the highest of the three.", ("mixture_entropy",)),
+            Claim(
+                "In twelve contexts LaDiPS always bounces once on the table; svsl does so in six, throws directly in "
+                "three, and in three shows three kinds of throws.",
+                ("behaviour_entropy", "vendi_score"),
+            ),
+        ),
+        figures=("learning", "entropy", "contexts", "success", "balls", "modes"),
+        metrics=_METRICS,
+    ),
+    "table-tennis": Experiment(
+        title="Table tennis with four context dimensions: svsl, HiREPS and LaDiPS (Figure 2b, d; strikes; entropy)",
+        arms=_three_methods("table-tennis"),
+        seeds=20,
+        claims=(
+            Claim("svsl has the highest return of the three.", ("return_mean", "success_rate")),
+            Claim("And the highest expected mixture entropy.", ("mixture_entropy",)),
+            Claim("The components spread over the four-dimensional context box.", ("coverage", "coverage_any")),
+            Claim(
+                "One context is solved by different strikes, forehand and backhand.",
+                ("behaviour_entropy", "vendi_score"),
+            ),
+        ),
+        figures=("learning", "entropy", "contexts", "success", "balls", "modes"),
+        metrics=_METRICS,
+    ),
+    "step-based": Experiment(
+        title="Five-link reacher: svsl against step-based PPO as rewards get sparser",
+        arms=tuple(
+            Arm(f"{learner}-{reward}", "reacher5", learner, preset, task_options={"reward": reward})
+            for reward in ("dense", "last10", "last2")
+            for learner, preset in (("svsl", reward), ("ppo", None))
+        ),
+        seeds=20,
+        claims=(
+            Claim("With a reward in every step PPO is ahead: it uses each step.", ("return_mean",)),
+            Claim(
+                "The sparser the reward (last ten steps, last two), the more exploring whole trajectories pays.",
+                ("return_mean", "success_rate"),
+            ),
+        ),
+        figures=("learning",),
+        metrics=("return_mean", "success_rate", "episodes"),
+        panels="reward",
+    ),
+}
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment called `name`.
+
+    Raises:
+        SvslError: If there is none.
+    """
+    if name not in EXPERIMENTS:
+        raise SvslError(f"unknown experiment {name!r}; experiments: {', '.join(EXPERIMENTS)} (--list tells more)")
+    return EXPERIMENTS[name]
+
+
+def shrunk(full: int, scale: float, kind: str, power: float = 0.5) -> int:
+    """`full` times a power of the scale, not below what makes sense, not above `full`."""
+    return min(full, max(_LEAST[kind], round(full * scale**power)))
+
+
+def seeds_of(experiment: Experiment, scale: float) -> int:
+    """How many seeds unless told: the paper's at full size, fewer (at least two) below."""
+    return shrunk(experiment.seeds, scale, "seeds", 1.0)
+
+
+def plan(experiment: Experiment, seeds: int, scale: float) -> dict[Arm, list[RunConfig]]:
+    """The configurations of all runs.
+
+    Raises:
+        SvslError: If a task, a learner or a preset is not there.
+    """
+    configs = {arm: arm_config(arm, scale, experiment.shrink_iterations) for arm in experiment.arms}
+    if experiment.equal_budgets:
+        own = next(config for arm, config in configs.items() if arm.learner == "svsl")
+        configs = {arm: _with_budget(config, planned_episodes(own)) for arm, config in configs.items()}
+    return {arm: [replace(config, seed=seed) for seed in range(seeds)] for arm, config in configs.items()}
+
+
+def arm_config(arm: Arm, scale: float = 1.0, shrink_iterations: bool = True) -> RunConfig:
+    """The configuration of an arm's first run.
+
+    `scale` shrinks components in proportion and, if wanted, the iterations of each by its square root. Learners that
+    train all components at once have their iterations shrunk by both.
+
+    Raises:
+        SvslError: If the task, the learner or the preset is not there.
+    """
+    config = preset_config(arm.task, arm.learner, arm.preset, arm.task_options, arm.settings)
+    settings = _scaled(config.settings, scale, 0.5 if shrink_iterations else 0.0)
+    return replace(config, settings=settings, test_contexts=shrunk(config.test_contexts, scale, "test_contexts"))
+
+
+def _with_budget(config: RunConfig, episodes: float) -> RunConfig:
+    settings: Any = config.settings
+    if isinstance(settings, SVSLConfig):
+        return config
+    return replace(config, settings=replace(settings, iterations=max(1, round(episodes / settings.batch))))
+
+
+def _scaled(settings: Any, scale: float, power: float) -> LearnerConfig:
+    power += 0.0 if isinstance(settings, SVSLConfig) else 1.0
+    changes: dict[str, Any] = {}
+    for name in {f.name for f in fields(settings)} & {"components", "iterations", "episodes"}:
+        changes[name] = shrunk(getattr(settings, name), scale, name, 1.0 if name == "components" else power)
+    if isinstance(settings, LaDiPSConfig) and settings.gating_entropy is not None and settings.components > 1:
+        # the same share of what so many options can reach
+        share = math.log(changes["components"]) / math.log(settings.components)
+        changes["gating_entropy"] = settings.gating_entropy * share
+    return replace(settings, **changes)
+
+
+def planned_episodes(config: RunConfig) -> float:
+    """Episodes a run asks for, NaN if its learner does not say; svsl asks for fewer where it deletes components."""
+    settings: Any = config.settings
+    if not isinstance(settings, SVSLConfig):
+        several = getattr(settings, "iterations", math.nan) * getattr(settings, "batch", math.nan)
+        return float(getattr(settings, "episodes", several))
+    learner = config.make_learner(config.make_task())
+    assert isinstance(learner, SVSL)
+    last = learner.config.components
+    weights = last * learner.batch_sizes["weights"] if learner.config.weight_iterations else 0
+    return float(learner.planned_episodes(last, learner.iterations_of(last)) + weights)

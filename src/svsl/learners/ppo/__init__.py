@@ -1,0 +1,1 @@
+"""PPO, a step-based learner. Only `trainer` and `environment` import PyTorch."""

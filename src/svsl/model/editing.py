@@ -1,0 +1,79 @@
+"""Making libraries smaller and putting them together, without training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from svsl.errors import SvslError
+from svsl.model.gaussians import IntArray
+from svsl.model.library import SkillLibrary
+from svsl.model.mixture import Mixture
+
+
+def select(library: SkillLibrary, index: IntArray) -> SkillLibrary:
+    """The library of the components `index`, weights renormalised.
+
+    The metadata says which components of the trained library they are, and no longer what that one could do.
+    """
+    told = dict(library.metadata)
+    told.pop("results", None)
+    numbers = json.loads(told["kept_components"]) if "kept_components" in told else list(range(len(library)))
+    told["kept_components"] = json.dumps([numbers[k] for k in index])
+    return replace(library, mixture=library.mixture.select(index), metadata=told)
+
+
+def heavy_components(library: SkillLibrary, min_weight: float = 0.0, max_components: int | None = None) -> IntArray:
+    """The components of at least `min_weight`, of these the heaviest `max_components`, in their order.
+
+    Raises:
+        SvslError: If none would be left.
+    """
+    log_weights = library.mixture.log_weights
+    with np.errstate(divide="ignore"):
+        kept = np.flatnonzero(log_weights >= np.log(min_weight))
+    if not len(kept):
+        heaviest = float(np.exp(log_weights.max()))
+        raise SvslError(f"setting min_weight: no component weighs {min_weight}, the heaviest weighs {heaviest:.3g}")
+    heaviest_first = kept[np.argsort(-log_weights[kept], kind="stable")]
+    return np.sort(heaviest_first[:max_components])
+
+
+def merge(libraries: Sequence[SkillLibrary]) -> SkillLibrary:
+    """All components of libraries of one task as one library.
+
+    A library gets a share of the weight in proportion to its number of components, within which its own weights stay
+    in proportion. So the order does not matter, nor does merging in several steps. Task options that differ are those
+    of the first library; the metadata keeps the metadata of all.
+
+    Raises:
+        SvslError: If the libraries are not of one task.
+    """
+    first = libraries[0]
+    for number, other in enumerate(libraries[1:], start=2):
+        for what, a, b in (
+            ("task", first.metadata.get("task"), other.metadata.get("task")),
+            ("context dimensions", first.context_dim, other.context_dim),
+            ("parameters", first.parameter_dim, other.parameter_dim),
+            ("context box from", first.context_low.tolist(), other.context_low.tolist()),
+            ("context box to", first.context_high.tolist(), other.context_high.tolist()),
+        ):
+            if a != b:
+                raise SvslError(f"library {number} has {what} {b}, the first has {a}; only libraries of one task merge")
+    counts = np.array([len(library) for library in libraries])
+    mixtures = [library.mixture for library in libraries]
+    log_weights = np.concatenate(
+        [m.log_weights + np.log(share) for m, share in zip(mixtures, counts / counts.sum(), strict=True)]
+    )
+    contexts, experts = mixtures[0].contexts, mixtures[0].experts
+    for mixture in mixtures[1:]:
+        contexts, experts = contexts.append(mixture.contexts), experts.append(mixture.experts)
+    sources = [dict(library.metadata) for library in libraries]
+    metadata = {name: first.metadata[name] for name in ("task", "task_options", "svsl") if name in first.metadata}
+    for name in ("episodes", "episodes_simulated"):
+        metadata[name] = str(sum(int(source.get(name, 0)) for source in sources))
+    metadata |= {"learner": "merge", "merged": json.dumps(sources)}
+    return replace(first, mixture=Mixture(log_weights, contexts, experts), metadata=metadata)

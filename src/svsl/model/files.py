@@ -1,0 +1,123 @@
+"""Writing files whole or not at all: to a temporary name in the same folder, then renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from svsl.errors import SvslError
+
+try:
+    import fcntl
+except ImportError:  # Windows: no lock against two processes in one folder
+    fcntl = None  # type: ignore[assignment]
+
+_HEADER = "svsl"
+
+
+@contextlib.contextmanager
+def folder_lock(folder: Path, busy: str, wait_s: float = 0.0) -> Iterator[None]:
+    """Keeps a second process out of a folder for as long as this one lives, if the file system has locks.
+
+    Args:
+        folder: An existing folder.
+        busy: The message if another process has it.
+        wait_s: How long to wait for that one to end.
+
+    Raises:
+        SvslError: If another process has it.
+    """
+    until = time.monotonic() + wait_s
+    with open(folder / ".lock", "w") as file:
+        while fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise SvslError(busy) from None
+                time.sleep(0.2)
+            except OSError:  # a file system without locks, as some clusters have: like Windows
+                break
+        yield
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replaces `path` by `content`; after a crash at any moment the old or the new content is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        error.filename = str(path)  # what the user knows
+        raise
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    _sync_folder(path.parent)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Removes what a process that was killed while it wrote `path` has left."""
+    for leftover in path.parent.glob(f".{path.name}.*"):
+        leftover.unlink(missing_ok=True)
+
+
+def write_safetensors(path: Path, arrays: Mapping[str, NDArray[np.generic]], header: Mapping[str, object]) -> None:
+    """Writes named arrays and a JSON header as a safetensors file; the same content gives the same bytes."""
+    # one metadata entry, because safetensors writes several in any order; and it writes arrays that are not
+    # C-contiguous wrongly and without a word
+    metadata = {_HEADER: json.dumps(header, sort_keys=True)}
+    write_bytes(path, save({name: np.array(array, order="C") for name, array in arrays.items()}, metadata))
+
+
+def read_safetensors(path: Path, what: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
+    """Reads what `write_safetensors` wrote.
+
+    Args:
+        path: The file.
+        what: What it should be, for the error message.
+
+    Raises:
+        SvslError: If it cannot be read.
+    """
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get(_HEADER, "{}"))
+            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise SvslError(f"{path}: there is no such {what}") from None
+    except (OSError, SafetensorError, ValueError) as error:
+        raise SvslError(f"{path}: not a readable {what} ({error})") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,289 @@
+"""The product: a skill library that answers a context with skills. Needs NumPy and safetensors only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from svsl.errors import SvslError
+from svsl.model.files import read_safetensors, write_safetensors
+from svsl.model.gaussians import Array, BoolArray, IntArray, LinearGaussian
+from svsl.model.mixture import Mixture, logsumexp, sample_rows
+
+FORMAT = "svsl-skill-library"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Skill:
+    """A skill for a context; with a batch of n contexts every field has a leading axis n.
+
+    Attributes:
+        theta: `(dt,)`, parameters of the movement.
+        component: Index of the component it is of.
+        log_prob: `log pi(theta|c)` under the whole library.
+        gating: `pi(o|c)` of that component.
+    """
+
+    theta: Array
+    component: IntArray
+    log_prob: Array
+    gating: Array
+
+
+@dataclass(frozen=True)
+class Component:
+    """One component: where it is at home and how its skill follows the context.
+
+    Attributes:
+        weight: `pi(o)`.
+        context_mean: `(dc,)`, mean of `pi(c|o)`.
+        context_cov: `(dc, dc)`.
+        gain: `(dt, dc)`; the mean parameters are `gain c + bias`.
+        bias: `(dt,)`.
+        cov: `(dt, dt)`, covariance of the parameters.
+    """
+
+    weight: float
+    context_mean: Array
+    context_cov: Array
+    gain: Array
+    bias: Array
+    cov: Array
+
+
+@dataclass(frozen=True, repr=False)
+class SkillLibrary:
+    """A mixture of skills over a context box.
+
+    Every query takes one context `(dc,)` or a batch `(n, dc)` and answers in the same form. Outside the box it answers
+    as well, by extrapolation far from anything that was tried: ask `contains` before a robot moves.
+
+    Attributes:
+        mixture: The components.
+        context_low: `(dc,)`, lower corner of the context box the library was trained for.
+        context_high: `(dc,)`, upper corner.
+        metadata: What the library is for (task, seed, ...), as strings.
+    """
+
+    mixture: Mixture
+    context_low: Array
+    context_high: Array
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.mixture)
+
+    def __repr__(self) -> str:
+        task = f"{self.metadata['task']}: " if "task" in self.metadata else ""
+        sizes = f"{len(self)} components, {self.context_dim} context dimensions, {self.parameter_dim} parameters"
+        return f"SkillLibrary({task}{sizes})"
+
+    @property
+    def context_dim(self) -> int:
+        """Number of context dimensions."""
+        return len(self.context_low)
+
+    @property
+    def parameter_dim(self) -> int:
+        """Number of parameters of a skill."""
+        return int(self.mixture.experts.bias.shape[1])
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        """The components, one by one."""
+        m = self.mixture
+        context_cov, cov, weights = m.contexts.cov, m.experts.cov, np.exp(m.log_weights)
+        return tuple(
+            Component(
+                float(weights[k]), m.contexts.bias[k], context_cov[k], m.experts.gain[k], m.experts.bias[k], cov[k]
+            )
+            for k in range(len(m))
+        )
+
+    def sample(self, context: ArrayLike, rng: np.random.Generator) -> Skill:
+        """Draws a component by its gating probability and parameters from its expert."""
+        contexts, single = self._rows("context", context, self.context_dim)
+        joint = self.mixture.log_context_joint(contexts)
+        total = logsumexp(joint)
+        gating = np.exp(joint - total[:, None])
+        component = sample_rows(gating, rng)
+        theta = self.mixture.sample_parameters(contexts, component, rng)
+        log_prob = logsumexp(joint + self.mixture.experts.log_prob(contexts, theta)) - total
+        fields = theta, component, log_prob, gating[np.arange(len(contexts)), component]
+        return Skill(*(values[0] for values in fields)) if single else Skill(*fields)
+
+    def skills(self, context: ArrayLike, min_gating: float = 0.01) -> list[Skill]:
+        """The choice in one context `(dc,)`: the mean of every component with that gating, the most probable first."""
+        contexts, single = self._rows("context", context, self.context_dim)
+        if not single:
+            raise SvslError(f"context: expected one of shape ({self.context_dim},), got {contexts.shape}")
+        gating = self.gating(contexts[0])
+        known = np.array([k for k in np.argsort(-gating, kind="stable") if gating[k] >= min_gating], dtype=np.intp)
+        repeated = np.repeat(contexts, len(known), axis=0)
+        thetas = self.mixture.component_means(repeated, known)
+        log_probs = self.mixture.log_prob(repeated, thetas)
+        return [Skill(*fields) for fields in zip(thetas, known, log_probs, gating[known], strict=True)]
+
+    def table(self) -> tuple[list[str], Array]:
+        """All components as a table: column names and one row of numbers a component.
+
+        Columns: `component`, `weight`, `context_mean_I`, `context_cov_I_J`, `gain_P_I`, `bias_P`, `cov_P_Q`; I and J
+        count context dimensions, P and Q parameters, from 0. The mean parameters are `gain c + bias`.
+        """
+        m, count = self.mixture, len(self)
+        columns = {
+            "component": np.arange(count, dtype=np.float64),
+            "weight": np.exp(m.log_weights),
+            "context_mean": m.contexts.bias,
+            "context_cov": m.contexts.cov,
+            "gain": m.experts.gain,
+            "bias": m.experts.bias,
+            "cov": m.experts.cov,
+        }
+        names = ["_".join([name, *map(str, at)]) for name, a in columns.items() for at in np.ndindex(a.shape[1:])]
+        return names, np.concatenate([array.reshape(count, -1) for array in columns.values()], axis=1)
+
+    def gating(self, context: ArrayLike) -> Array:
+        """`pi(o|c)`, `(K,)` or `(n, K)`."""
+        contexts, single = self._rows("context", context, self.context_dim)
+        gating = np.exp(self.mixture.log_gating(contexts))
+        return gating[0] if single else gating
+
+    def responsibilities(self, context: ArrayLike, theta: ArrayLike) -> Array:
+        """`pi(o|c,theta)`, `(K,)` or `(n, K)`."""
+        contexts, parameters, single = self._pairs(context, theta)
+        responsibilities = np.exp(self.mixture.log_responsibilities(contexts, parameters))
+        return responsibilities[0] if single else responsibilities
+
+    def log_prob(self, context: ArrayLike, theta: ArrayLike) -> Array:
+        """`log pi(theta|c)`, a scalar or `(n,)`."""
+        contexts, parameters, single = self._pairs(context, theta)
+        log_prob = self.mixture.log_prob(contexts, parameters)
+        return log_prob[0] if single else log_prob
+
+    def mean(self, context: ArrayLike, component: ArrayLike) -> Array:
+        """Mean parameters of a component (or one per context): `(dt,)` or `(n, dt)`."""
+        contexts, single = self._rows("context", context, self.context_dim)
+        index = np.asarray(component)
+        if index.dtype.kind not in "iu" or (index < 0).any() or (index >= len(self)).any():
+            raise SvslError(f"component: expected whole numbers from 0 to {len(self) - 1}, got {component!r}")
+        if index.ndim and index.shape != (len(contexts),):
+            raise SvslError(f"component: expected one number or {len(contexts)}, got shape {index.shape}")
+        means = self.mixture.component_means(contexts, np.broadcast_to(index, len(contexts)))
+        return means[0] if single else means
+
+    def save(self, path: str | Path) -> None:
+        """Writes the library to one safetensors file, whole or not at all."""
+        m = self.mixture
+        arrays = {
+            "log_weights": m.log_weights,
+            "context_mean": m.contexts.bias,
+            "context_cov": m.contexts.cov,
+            "gain": m.experts.gain,
+            "bias": m.experts.bias,
+            "cov": m.experts.cov,
+            "context_low": self.context_low,
+            "context_high": self.context_high,
+        }
+        header = {"format": FORMAT, "version": VERSION, "metadata": dict(self.metadata)}
+        write_safetensors(Path(path), arrays, header)
+
+    @classmethod
+    def load(cls, path: str | Path) -> SkillLibrary:
+        """Reads and checks the library of a file or of a finished run's folder.
+
+        Raises:
+            SvslError: If the file is missing, broken, of another kind or version, or does not hold a valid mixture.
+        """
+        if Path(path).is_dir():
+            path = Path(path) / "library.safetensors"  # of a run
+        arrays, header = read_safetensors(Path(path), "skill library")
+        if header.get("format") != FORMAT:
+            raise SvslError(f"{path}: a safetensors file, but no skill library")
+        if header.get("version") != VERSION:
+            raise SvslError(
+                f"{path}: library version {header.get('version')}, this svsl reads version {VERSION}; "
+                "load it with the svsl that wrote it or train it again"
+            )
+        try:
+            return cls(*_checked(arrays), metadata=header.get("metadata", {}))
+        except SvslError as error:
+            raise SvslError(f"{path}: {error}") from None
+
+    def contains(self, context: ArrayLike) -> BoolArray:
+        """Whether contexts lie in the box that the library was trained for: a bool, or `(n,)`."""
+        contexts, single = self._rows("context", context, self.context_dim)
+        inside = np.asarray(((contexts >= self.context_low) & (contexts <= self.context_high)).all(axis=1))
+        return np.asarray(inside[0]) if single else inside
+
+    def _rows(self, name: str, values: ArrayLike, dim: int) -> tuple[Array, bool]:
+        try:
+            array = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise SvslError(f"{name}: expected {dim} numbers, got {values!r}") from None
+        if array.ndim not in (1, 2) or array.shape[-1] != dim:
+            raise SvslError(f"{name}: expected shape ({dim},) or (n, {dim}), got {array.shape}")
+        if not np.isfinite(array).all():
+            raise SvslError(f"{name}: has values that are NaN or infinite")
+        return np.atleast_2d(array), array.ndim == 1
+
+    def _pairs(self, context: ArrayLike, theta: ArrayLike) -> tuple[Array, Array, bool]:
+        contexts, one_context = self._rows("context", context, self.context_dim)
+        parameters, one_theta = self._rows("theta", theta, self.parameter_dim)
+        rows = max(len(contexts), len(parameters))
+        if len(contexts) not in (1, rows) or len(parameters) not in (1, rows):
+            raise SvslError(f"context and theta: {len(contexts)} rows against {len(parameters)}; give one or as many")
+        contexts = np.broadcast_to(contexts, (rows, self.context_dim))
+        return contexts, np.broadcast_to(parameters, (rows, self.parameter_dim)), one_context and one_theta
+
+
+_SHAPES = {  # K components, C context dimensions, T parameters
+    "log_weights": "K",
+    "context_mean": "KC",
+    "context_cov": "KCC",
+    "gain": "KTC",
+    "bias": "KT",
+    "cov": "KTT",
+    "context_low": "C",
+    "context_high": "C",
+}
+
+
+def _checked(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[Mixture, Array, Array]:
+    """Makes the mixture and the context box from a file's arrays, or says what is wrong with them."""
+    missing = [name for name in _SHAPES if name not in arrays]
+    if missing:
+        raise SvslError(f"array {missing[0]!r} is missing")
+    components = arrays["log_weights"].size
+    sizes = {"K": components, "C": arrays["context_low"].size, "T": arrays["bias"].size // max(components, 1)}
+    for name, shape in _SHAPES.items():
+        expected = tuple(sizes[letter] for letter in shape)
+        array = arrays[name]
+        if array.dtype != np.float64 or array.shape != expected or 0 in expected:
+            raise SvslError(f"array {name!r}: expected float64 {expected}, got {array.dtype} {array.shape}")
+        if not np.isfinite(np.asarray(array, dtype=np.float64)).all() and name != "log_weights":
+            raise SvslError(f"array {name!r} has values that are not finite")
+    a = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
+    if not abs(np.exp(a["log_weights"]).sum() - 1) < 1e-6:
+        raise SvslError("the component weights do not sum to 1")
+    if not (a["context_low"] < a["context_high"]).all():
+        raise SvslError("the context box is empty: context_low must be below context_high")
+    chols = []
+    for name in ("context_cov", "cov"):
+        if not np.allclose(a[name], a[name].transpose(0, 2, 1), rtol=1e-9, atol=0):
+            raise SvslError(f"array {name!r}: a covariance is not symmetric")
+        try:
+            chols.append(np.linalg.cholesky(a[name]))
+        except np.linalg.LinAlgError:
+            raise SvslError(f"array {name!r}: a covariance is not positive definite") from None
+    mixture = Mixture(
+        a["log_weights"],
+        LinearGaussian.unconditional(a["context_mean"], chols[0]),
+        LinearGaussian.build(a["gain"], a["bias"], chols[1]),
+    )
+    return mixture, a["context_low"], a["context_high"]

@@ -1,0 +1,113 @@
+"""The mixture of experts: weights, context distributions and experts, all computed in log space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svsl.model.gaussians import Array, IntArray, LinearGaussian
+
+
+@dataclass(frozen=True, repr=False)
+class Mixture:
+    """`pi(o)`, `pi(c|o)` and `pi(theta|c,o)` of K components.
+
+    Attributes:
+        log_weights: `(K,)`, `log pi(o)`; -inf switches a component off.
+        contexts: `pi(c|o)`, a stack without input.
+        experts: `pi(theta|c,o)`, a stack with the context as input.
+    """
+
+    log_weights: Array
+    contexts: LinearGaussian
+    experts: LinearGaussian
+
+    def __repr__(self) -> str:
+        return f"Mixture(contexts={self.contexts!r}, experts={self.experts!r})"
+
+    def __len__(self) -> int:
+        return len(self.log_weights)
+
+    def select(self, index: IntArray) -> Mixture:
+        """The mixture of the components `index`, weights renormalised."""
+        log_weights = self.log_weights[index]
+        return Mixture(
+            log_weights - logsumexp(log_weights[None])[0], self.contexts.select(index), self.experts.select(index)
+        )
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Every array of the mixture by name, for a checkpoint."""
+        arrays: dict[str, NDArray[np.generic]] = {"log_weights": self.log_weights}
+        for prefix, stack in (("contexts", self.contexts), ("experts", self.experts)):
+            arrays |= {f"{prefix}.{field.name}": getattr(stack, field.name) for field in fields(LinearGaussian)}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[np.generic]]) -> Mixture:
+        """The mixture `to_arrays` gave, bit for bit."""
+
+        def stack(prefix: str) -> LinearGaussian:
+            return LinearGaussian(
+                **{f.name: np.array(arrays[f"{prefix}.{f.name}"], dtype=np.float64) for f in fields(LinearGaussian)}
+            )
+
+        return cls(np.array(arrays["log_weights"], dtype=np.float64), stack("contexts"), stack("experts"))
+
+    def log_context_joint(self, contexts: Array) -> Array:
+        """`log pi(o) pi(c|o)` for rows of contexts: `(n, K)`."""
+        return self.contexts.log_prob(contexts[:, :0], contexts) + self.log_weights
+
+    def log_joint(self, contexts: Array, parameters: Array) -> Array:
+        """`log pi(o) pi(c|o) pi(theta|c,o)` for rows: `(n, K)`."""
+        return self.log_context_joint(contexts) + self.experts.log_prob(contexts, parameters)
+
+    def log_gating(self, contexts: Array) -> Array:
+        """`log pi(o|c)`: `(n, K)`."""
+        return log_normalised(self.log_context_joint(contexts))
+
+    def log_responsibilities(self, contexts: Array, parameters: Array) -> Array:
+        """`log pi(o|c,theta)`: `(n, K)`."""
+        return log_normalised(self.log_joint(contexts, parameters))
+
+    def log_prob(self, contexts: Array, parameters: Array) -> Array:
+        """`log pi(theta|c)` of the whole mixture: `(n,)`."""
+        context_joint = self.log_context_joint(contexts)
+        joint = context_joint + self.experts.log_prob(contexts, parameters)
+        return logsumexp(joint) - logsumexp(context_joint)
+
+    def sample_components(self, contexts: Array, rng: np.random.Generator) -> IntArray:
+        """Draws `o ~ pi(o|c)` for each row: `(n,)`."""
+        return sample_rows(np.exp(self.log_gating(contexts)), rng)
+
+    def component_means(self, contexts: Array, components: IntArray) -> Array:
+        """Mean parameters of one chosen component for each row: `(n, dt)`."""
+        gain, bias = self.experts.gain[components], self.experts.bias[components]
+        return np.einsum("nij,nj->ni", gain, contexts) + bias
+
+    def sample_parameters(self, contexts: Array, components: IntArray, rng: np.random.Generator) -> Array:
+        """Draws `theta ~ pi(theta|c,o)` of the chosen component for each row: `(n, dt)`."""
+        noise = rng.standard_normal((len(contexts), self.experts.bias.shape[1]))
+        deviation = np.einsum("nij,nj->ni", self.experts.chol[components], noise)
+        return self.component_means(contexts, components) + deviation
+
+
+def logsumexp(log_values: Array) -> Array:
+    """`log sum exp` over the last axis; -inf rows stay -inf."""
+    top = np.maximum(log_values.max(axis=-1), np.finfo(np.float64).min)
+    shifted = log_values - top[..., None]
+    with np.errstate(divide="ignore"):
+        return np.log(np.exp(shifted, out=shifted).sum(axis=-1)) + top
+
+
+def log_normalised(log_values: Array) -> Array:
+    """Log of the values normalised to sum to one over the last axis."""
+    return log_values - logsumexp(log_values)[..., None]
+
+
+def sample_rows(probabilities: Array, rng: np.random.Generator) -> IntArray:
+    """Draws one index per row of `probabilities (n, K)`, whose rows sum to one."""
+    cumulative = np.cumsum(probabilities, axis=1)
+    threshold = rng.random((len(probabilities), 1)) * cumulative[:, -1:]
+    return np.asarray((cumulative <= threshold).sum(axis=1), dtype=np.intp)

@@ -1,0 +1,1 @@
+"""A run: its configuration, its folder, the training loop, and groups of seeds."""

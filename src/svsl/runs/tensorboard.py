@@ -1,0 +1,42 @@
+"""The metrics as TensorBoard events, if the user has TensorBoard installed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from svsl.runs.folder import MetricsRow
+
+
+class TensorBoardWriter:
+    """Writes each row's values as scalars over episodes; without TensorBoard it does nothing.
+
+    Args:
+        folder: Where the events go; what is there is replaced.
+        rows: Rows written before (after a resume).
+    """
+
+    def __init__(self, folder: Path, rows: Iterable[MetricsRow] = ()) -> None:
+        self._writer = None
+        try:
+            from tensorboard.compat.proto import event_pb2, summary_pb2
+            from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        except ImportError:
+            return
+        if folder.exists():
+            shutil.rmtree(folder)
+        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        self._writer = EventFileWriter(str(folder))
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: MetricsRow) -> None:
+        """Adds one row."""
+        if self._writer is None:
+            return
+        values = [
+            self._summary.Value(tag=name, simple_value=value) for name, value in row.items() if name != "episodes"
+        ]
+        self._writer.add_event(self._event(step=int(row["episodes"]), summary=self._summary(value=values)))
+        self._writer.flush()

@@ -1,0 +1,171 @@
+"""Maps of the context space: the components' distributions, and where the library succeeds."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse
+from matplotlib.ticker import MaxNLocator
+
+from svsl.evaluation.metrics import ACTIVE_PROBABILITY, repertoire, success_map
+from svsl.model.gaussians import Array, BoolArray
+from svsl.model.library import SkillLibrary
+from svsl.model.random import stream
+from svsl.runs.config import PLOT_STREAM
+from svsl.show.plots.style import HUES, component_color, counted, draw_box, draw_number
+from svsl.tasks.base import Task, context_names, run_episodes, uniform_contexts, valid_contexts
+
+_FAILURE_CONTEXTS = 2000
+_FAILED = "#BB5566"
+_LINE_CELLS = 120
+
+
+def contexts_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
+    """The context distributions over the box, one panel for each two context dimensions."""
+    first_dims = range(0, library.context_dim, 2)
+    figure = Figure(figsize=(6 * len(first_dims), 5.6), layout="constrained")
+    for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
+        draw_contexts(axes, library, task, seed, dim)
+    return figure
+
+
+def draw_contexts(axes: Axes, library: SkillLibrary, task: Task, seed: int = 0, dim: int = 0) -> None:
+    """Context distributions in the dimensions `dim` and `dim + 1`, and where the most probable component fails.
+
+    The last dimension of an odd number of them is alone: curves, with the failures on the axis.
+    """
+    rng = stream(seed, PLOT_STREAM, 0)
+    contexts = uniform_contexts(task, _FAILURE_CONTEXTS, rng)
+    best = library.mixture.component_means(contexts, library.gating(contexts).argmax(axis=1))
+    success = run_episodes(task, contexts, best, rng).success
+    failed = contexts[~success][:, dim : dim + 2]
+    if dim + 1 < library.context_dim:
+        draw_context_ellipses(axes, library, (dim, dim + 1))
+        draw_failures(axes, failed)
+        name_axes(axes, task, dim)
+    else:
+        draw_context_densities(axes, library, dim)
+        draw_failures(axes, np.pad(failed, ((0, 0), (0, 1))))
+        axes.set_xlabel(context_names(task)[dim])
+    components = counted(len(library), "component")
+    axes.set_title(f"{components}; the most probable solves {success.mean():.1%}", fontsize=10)
+
+
+def name_axes(axes: Axes, task: Task, dim: int = 0) -> None:
+    """Labels a map of the dimensions `dim` and `dim + 1`."""
+    axes.set_xlabel(context_names(task)[dim])
+    axes.set_ylabel(context_names(task)[dim + 1])
+
+
+def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, int] = (0, 1)) -> None:
+    """Ellipses of one standard deviation of each `pi(c|o)` in two dimensions, heavier components stronger."""
+    low, high = library.context_low[list(dims)], library.context_high[list(dims)]
+    contexts = library.mixture.contexts
+    cov = contexts.cov[:, list(dims)][:, :, list(dims)]
+    variance, axis = np.linalg.eigh(cov)
+    weights = np.exp(library.mixture.log_weights)
+    for k in range(len(library)):
+        angle = np.degrees(np.arctan2(axis[k, 1, 1], axis[k, 0, 1]))
+        mean = float(contexts.bias[k, dims[0]]), float(contexts.bias[k, dims[1]])
+        size = 2 * np.sqrt(variance[k])
+        strength = 0.45 + 0.55 * weights[k] / weights.max()
+        color = component_color(k)
+        axes.add_patch(Ellipse(mean, size[1], size[0], angle=angle, facecolor=(*color, 0.25 * strength), lw=0))
+        axes.add_patch(Ellipse(mean, size[1], size[0], angle=angle, fill=False, edgecolor=(*color, strength), lw=1.4))
+        axes.plot(*mean, ".", color=color, alpha=strength, ms=4)
+        draw_number(axes, k, *mean)
+    draw_box(axes, low, high, edgecolor="black", lw=1.5)
+    margin = 0.12 * (high - low)
+    axes.set_xlim(low[0] - margin[0], high[0] + margin[0])
+    axes.set_ylim(low[1] - margin[1], high[1] + margin[1])
+
+
+def draw_failures(axes: Axes, contexts: Array) -> None:
+    """Marks contexts `(n, 2)` where the most probable component fails."""
+    if len(contexts):
+        axes.plot(*contexts.T, "x", color=_FAILED, ms=3.5, mew=0.8, label="fails here")
+        axes.legend(loc="upper right", fontsize=8)
+
+
+def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
+    """Curves of `pi(o) pi(c|o)` over one context dimension."""
+    low, high = library.context_low[dim], library.context_high[dim]
+    grid = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), 400)
+    contexts = library.mixture.contexts
+    for k, weight in enumerate(np.exp(library.mixture.log_weights)):
+        mean, std = contexts.bias[k, dim], np.sqrt(contexts.cov[k, dim, dim])
+        density = weight * np.exp(-0.5 * ((grid - mean) / std) ** 2) / (std * np.sqrt(2 * np.pi))
+        axes.plot(grid, density, color=component_color(k))
+        draw_number(axes, k, float(mean), float(weight / (std * np.sqrt(2 * np.pi))))
+    axes.axvspan(low, high, color="black", alpha=0.06, lw=0)
+    axes.set_ylabel("weighted density")
+
+
+def success_figure(library: SkillLibrary, task: Task, seed: int = 0, cells: int = 20) -> Figure:
+    """Success of the library over the context box: a panel for each two context dimensions, a curve if it has one."""
+    if library.context_dim == 1:
+        return _success_line_figure(library, task, seed)
+    first_dims = range(0, library.context_dim - 1, 2)
+    figure = Figure(figsize=(6 * len(first_dims), 5.2), layout="constrained")
+    rng = stream(seed, PLOT_STREAM, 2)
+    for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
+        dims = (dim, dim + 1)
+        image = success_map(library, task, dims, cells, rng, repeats=1 if library.context_dim == 2 else 3)
+        draw_success_map(axes, image, library.context_low[list(dims)], library.context_high[list(dims)])
+        name_axes(axes, task, dim)
+    return figure
+
+
+def _success_line_figure(library: SkillLibrary, task: Task, seed: int) -> Figure:
+    low, high = float(library.context_low[0]), float(library.context_high[0])
+    contexts = low + (high - low) * (np.arange(_LINE_CELLS)[:, None] + 0.5) / _LINE_CELLS
+    found = repertoire(library, task, contexts, stream(seed, PLOT_STREAM, 2))
+    # hundreds of components may share a context
+    active = found.gating >= np.minimum(ACTIVE_PROBABILITY, found.gating.max(axis=1, keepdims=True))
+    active &= valid_contexts(task, contexts)[:, None]
+    heights = [2.6, 0.6 + min(0.18 * len(library), 9.0)]
+    figure = Figure(figsize=(6, sum(heights)), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
+    draw_success_line(above, contexts[:, 0], np.where(active, found.gating, 0.0), found.success)
+    draw_component_rows(below, contexts[:, 0], found.gating, active & found.success, active & ~found.success)
+    below.set_xlabel(context_names(task)[0])
+    below.set_xlim(low, high)
+    return figure
+
+
+def draw_success_line(axes: Axes, contexts: Array, gating: Array, success: BoolArray) -> None:
+    """Success rate over contexts `(n,)`, each component counted with its gating `(n, K)`."""
+    total = gating.sum(axis=1)
+    rate = np.where(total > 0, (gating * success).sum(axis=1) / np.where(total > 0, total, 1.0), np.nan)
+    axes.plot(contexts, rate, color=HUES[0], lw=1.4)
+    axes.fill_between(contexts, 0, rate, color=HUES[0], alpha=0.15, lw=0)
+    axes.set_ylim(0, 1.05)
+    axes.set_ylabel("success rate")
+    axes.set_title(f"mean success {np.nanmean(rate):.1%}", fontsize=10)
+    axes.grid(alpha=0.3)
+
+
+def draw_component_rows(axes: Axes, contexts: Array, gating: Array, solved: BoolArray, failed: BoolArray) -> None:
+    """A row for each component: its colour where it succeeds, stronger where it is more probable, crosses where not."""
+    half = 0.5 * (contexts[1] - contexts[0])
+    for k in range(gating.shape[1]):
+        strength = np.where(solved[:, k], 0.3 + 0.7 * gating[:, k], 0.0)
+        row = np.concatenate([np.tile(component_color(k), (len(contexts), 1)), strength[:, None]], axis=1)
+        extent = (float(contexts[0] - half), float(contexts[-1] + half), k - 0.4, k + 0.4)
+        axes.imshow(row[None], extent=extent, aspect="auto", interpolation="nearest")
+    places, rows = np.nonzero(failed)
+    axes.plot(contexts[places], rows, "x", color=_FAILED, ms=3.5, mew=0.8, label="fails here")
+    if len(places):
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, fontsize=8)  # above: rows are full
+    axes.set_ylim(-0.6, gating.shape[1] - 0.4)
+    axes.yaxis.set_major_locator(MaxNLocator(30, integer=True, min_n_ticks=1))
+    axes.set_ylabel("component")
+
+
+def draw_success_map(axes: Axes, image: Array, low: Array, high: Array, colors: str = "cividis") -> None:
+    """A map of success rates `(rows, columns)` over a box, dark where it fails."""
+    extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
+    picture = axes.imshow(image, origin="lower", extent=extent, vmin=0, vmax=1, cmap=colors, aspect="auto")
+    axes.figure.colorbar(picture, ax=axes, label="success rate")
+    axes.set_title(f"mean success {np.nanmean(image):.1%}", fontsize=10)

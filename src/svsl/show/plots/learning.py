@@ -1,0 +1,150 @@
+"""Learning curves: of one run, and of groups of seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from svsl.errors import SvslError
+from svsl.runs.comparison import Group, labelled, learning_curve
+from svsl.runs.folder import MetricsRow, Run
+from svsl.show.plots.style import HUES, component_color, save_figure
+
+_EPISODES = "episodes_simulated"
+_WORST = 0.15  # share of a curve's tests that may fall out of the picture
+_FAR_APART = 5  # budgets that differ by more are drawn on a logarithmic axis
+
+
+def learning_figure(metrics: Sequence[MetricsRow], step_based: bool = False) -> Figure:
+    """Return and success over episodes."""
+    means, drawn = ("mean actions", "drawn actions") if step_based else ("component means", "sampled parameters")
+    figure = Figure(figsize=(9, 3.9), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    draw_curves(left, metrics, {"return_mean": (means, HUES[0]), "return_sampled": (drawn, HUES[6])})
+    limit_to_most(left)
+    left.set_ylabel("return on fresh contexts")
+    draw_curves(right, metrics, {"success_rate": (means, HUES[0])})
+    right.set_ylim(-0.02, 1.02)
+    right.set_ylabel("success rate")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+def draw_curves(axes: Axes, metrics: Sequence[MetricsRow], curves: Mapping[str, tuple[str, str]]) -> None:
+    """Columns of the metrics over episodes, each with its label and colour; what is not finite is left out."""
+    columns = {name: np.array([row.get(name) for row in metrics], dtype=np.float64) for name in (_EPISODES, *curves)}
+    unit, label = episodes_axis(float(columns[_EPISODES][-1]))
+    for name, (words, color) in curves.items():
+        axes.plot(columns[_EPISODES] / unit, columns[name], ".-", ms=4, lw=1.2, color=color, label=words)
+    axes.set_xlabel(label)
+    axes.grid(alpha=0.3)
+
+
+def episodes_axis(most: float) -> tuple[float, str]:
+    """The unit in which up to so many episodes are told, and the label of the axis."""
+    unit, word = (1e6, " [million]") if most >= 1e6 else (1e3, " [thousand]") if most >= 1e4 else (1.0, "")
+    return unit, f"simulated episodes{word}"  # not those that are refused before they run
+
+
+def limit_to_most(axes: Axes) -> None:
+    """Limits that show every curve but its worst tests, if those would take more than half of the height.
+
+    Those of the first components, which know little of the box, would flatten everything that follows. Points that fall
+    out are marked by triangles at the lower edge.
+    """
+    curves = [np.asarray(line.get_data(), dtype=np.float64) for line in axes.lines]
+    finite = [y[np.isfinite(y)] for _, y in curves if np.isfinite(y).any()]
+    if not finite:
+        axes.text(0.5, 0.5, "no finite return", transform=axes.transAxes, ha="center", va="center")
+        return
+    top, lowest = max(y.max() for y in finite), min(y.min() for y in finite)
+    floor = min(np.quantile(y, _WORST, method="higher") for y in finite)
+    if top - lowest <= 2 * (top - floor) or top == floor:
+        return
+    axes.set_ylim(floor - 0.08 * (top - floor), top + 0.08 * (top - floor))
+    edge = axes.get_xaxis_transform()
+    for line, (x, y) in zip(list(axes.lines), curves, strict=True):
+        below = x[y < axes.get_ylim()[0]]
+        if len(below):
+            axes.plot(below, np.full(len(below), 0.02), "v", ms=5, color=line.get_color(), transform=edge)
+
+
+def plot_learning(
+    groups: Sequence[Group], path: Path, metrics: Sequence[str] = ("return_mean", "success_rate"), panels: str = ""
+) -> Path:
+    """Draws the curves of groups of seeds: a column a metric, the paper's statistic above and the field's below.
+
+    With `panels`, an option of the task: a column for each of its values, a row a metric, the paper's statistic.
+    """
+    if panels:
+        parts = _parts(groups, panels)
+        figure = Figure(figsize=(4.6 * len(parts), 3.7 * len(metrics)), layout="constrained")
+        grid = figure.subplots(len(metrics), len(parts), squeeze=False)
+        for column, (value, part) in enumerate(parts.items()):
+            for axes, metric in zip(grid[:, column], metrics, strict=True):
+                draw_learning(axes, part, metric, robust=False)
+                axes.set_title(f"{panels} {value}: {axes.get_title()}", fontsize=10)
+        return save_figure(figure, path)
+    figure = Figure(figsize=(5.2 * len(metrics), 7.4), layout="constrained")
+    for column, metric in enumerate(metrics):
+        for row, robust in enumerate((False, True)):
+            axes = figure.add_subplot(2, len(metrics), row * len(metrics) + column + 1)
+            draw_learning(axes, groups, metric, robust)
+    return save_figure(figure, path)
+
+
+def _parts(groups: Sequence[Group], option: str) -> dict[str, list[Group]]:
+    """The groups by the value of an option of their task, named by what else tells them apart."""
+    parts: dict[str, list[tuple[Run, ...]]] = {}
+    for group in groups:
+        options = group.runs[0].config.task_options
+        if option not in options:
+            known = ", ".join(options) or "none"
+            raise SvslError(f"panels: {group.runs[0].config.task} has no option {option!r}; its options: {known}")
+        parts.setdefault(str(options[option]), []).append(group.runs)
+    return {value: labelled(members) for value, members in parts.items()}
+
+
+def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool) -> None:
+    """One curve a group: mean and two standard errors, or (robust) interquartile mean and its bootstrap interval."""
+    tops, floors, ends = [], [], []
+    curves = [learning_curve(group, metric) for group in groups]
+    unit, label = episodes_axis(max((curve.episodes[-1] for curve in curves if curve), default=0.0))
+    for index, (group, curve) in enumerate(zip(groups, curves, strict=True)):
+        if curve is None:
+            continue
+        middle, low, high = (
+            (curve.iqm, curve.iqm_low, curve.iqm_high)
+            if robust
+            else (curve.mean, curve.mean - curve.two_se, curve.mean + curve.two_se)
+        )
+        color = component_color(2 * index)
+        axes.plot(
+            curve.episodes / unit,
+            middle,
+            color=color,
+            lw=1.6,
+            marker=".",
+            markevery=[-1],
+            label=f"{group.label} ({len(group.runs)})",
+        )
+        axes.fill_between(curve.episodes / unit, low, high, color=color, alpha=0.22, lw=0)
+        ends.append(curve.episodes[-1])
+        tops.append(np.nanmax(middle))
+        floors.append(min(np.nanquantile(middle, 0.15), middle[np.isfinite(middle)][-1]))
+    if tops:  # the first components know little of the box: their returns would flatten everything that follows
+        span = max(tops) - min(floors)
+        axes.set_ylim(min(floors) - 0.1 * span - 1e-9, max(tops) + 0.15 * span + 1e-9)
+        if max(ends) > _FAR_APART * min(ends):
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.legend(fontsize=8, title="seeds in brackets", title_fontsize=7)
+    axes.set_title("interquartile mean, 95 % bootstrap" if robust else "mean, two standard errors", fontsize=10)
+    axes.set_xlabel(label)
+    axes.set_ylabel(metric.replace("_", " "))
+    axes.grid(alpha=0.3)

@@ -1,0 +1,85 @@
+"""What all figures share: the colour of a component, and how a figure becomes a file or a picture."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from svsl.errors import SvslError
+from svsl.model.files import write_bytes
+from svsl.model.gaussians import Array
+
+# Paul Tol's "muted" scheme: distinct for every kind of colour vision
+HUES = ("#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499")
+_SHADES = (0.0, 0.35, -0.3)
+FORMATS = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".eps")
+
+
+def component_color(component: int) -> tuple[float, float, float]:
+    """The colour of a component in every figure: nine hues in three shades, then from the start."""
+    red, green, blue = to_rgb(HUES[component % len(HUES)])
+    shade = _SHADES[component // len(HUES) % len(_SHADES)]
+    towards, share = (1.0, shade) if shade > 0 else (0.0, -shade)
+    return tuple(share * towards + (1 - share) * value for value in (red, green, blue))  # type: ignore[return-value]
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 component`, `2 components`."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def draw_number(axes: Axes, component: int, x: float, y: float) -> None:
+    """The number of a component, in a dark shade of its colour, above a point of the axes."""
+    red, green, blue = (0.6 * value for value in component_color(component))
+    axes.annotate(
+        str(component),
+        (x, y),
+        xytext=(0, 2),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        fontsize=7,
+        color=(red, green, blue),
+        annotation_clip=True,
+    )
+
+
+def check_format(path: Path) -> None:
+    """Complains about a picture that could not be written, before anything is computed.
+
+    Raises:
+        SvslError: If the kind of file is unknown, or a folder is there.
+    """
+    if path.suffix and path.suffix.lower() not in FORMATS:
+        raise SvslError(f"out: expected a file name that ends in {', '.join(FORMATS)}, got {str(path)!r}")
+    if path.is_dir():
+        raise SvslError(f"out: expected the name of a picture, got the folder {str(path)!r}")
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Writes a figure, whole or not at all, and returns its path."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", dpi=130)
+    write_bytes(path, buffer.getvalue())
+    return path
+
+
+def pixels(figure: Figure) -> NDArray[np.uint8]:
+    """The figure as a picture `(rows, columns, 3)`."""
+    canvas: Any = FigureCanvasAgg(figure)  # its methods are not typed
+    canvas.draw()
+    return np.array(canvas.buffer_rgba())[..., :3]
+
+
+def draw_box(axes: Axes, low: Array, high: Array, **style: Any) -> None:
+    """The outline of a box `(2,)`, `(2,)`."""
+    axes.add_patch(Rectangle((float(low[0]), float(low[1])), *(high - low), fill=False, **style))

@@ -1,0 +1,128 @@
+"""The page: one session for each browser tab, independent of the others."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import socket
+import threading
+import warnings
+from collections.abc import Callable
+
+import viser
+
+from svsl.errors import SvslError
+from svsl.evaluation.metrics import success_map
+from svsl.model.gaussians import Array
+from svsl.model.library import SkillLibrary
+from svsl.model.random import stream
+from svsl.runs.config import PLOT_STREAM
+from svsl.show.playback import has_motion
+from svsl.show.plots.style import counted
+from svsl.show.viewer.board import Dims, map_dims
+from svsl.show.viewer.session import Session
+from svsl.show.viewer.stage import framed, view_of
+from svsl.tasks.base import Task
+
+_MAP_CELLS, _MAP_REPEATS = 20, 3
+
+
+def _quiet() -> contextlib.redirect_stdout[io.StringIO]:
+    """Keeps viser's own banners from the terminal."""
+    return contextlib.redirect_stdout(io.StringIO())
+
+
+def _check_host(host: str) -> None:
+    try:
+        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError as error:
+        raise SvslError(f"host: expected an address of this machine, got {host!r} ({error.strerror})") from None
+
+
+class Page:
+    """Serves the page of a library until it is closed.
+
+    Args:
+        library: Whose skills.
+        make_task: Makes the library's task; each tab gets one of its own, so that none waits for another.
+        host: Address to listen on.
+        port: Port to listen on; the next free one is taken if it is busy, any free one if it is 0.
+
+    Raises:
+        SvslError: If the address is not one of this machine.
+    """
+
+    def __init__(self, library: SkillLibrary, make_task: Callable[[], Task], host: str, port: int) -> None:
+        _check_host(host)  # viser would wait forever
+        # a tab may be closed at any moment, also while something is on its way to it
+        warnings.filterwarnings("ignore", "Queued a .* on a closed connection", UserWarning)
+        self.library, self.make_task = library, make_task
+        self.maps: dict[Dims, Array] = {}
+        self._map_state = ("Compute success map", False)  # the button's text, and whether it is disabled
+        self._sessions: dict[int, Session] = {}
+        self._computing = threading.Lock()
+        name = library.metadata.get("task", "skill library")
+        with _quiet():
+            label = f"{name}: {counted(len(library), 'skill')}"
+            self.server = viser.ViserServer(host=host, port=port, label=label, verbose=False)
+        self.server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(51, 34, 136))
+        self.server.gui.main_panel.dock_right()
+        task = make_task()
+        self.view, self.map_places, self.map_size = framed(view_of(task), len(map_dims(library)), has_motion(task))
+        self.server.scene.set_up_direction(self.view.up)
+        camera = self.server.initial_camera
+        camera.position, camera.look_at, camera.fov = self.view.eye, self.view.target, self.view.fov
+        self.server.on_client_connect(self._connect)
+        self.server.on_client_disconnect(self._disconnect)
+
+    @property
+    def address(self) -> str:
+        """Where a browser finds it."""
+        host = self.server.get_host()
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.server.get_port()}"
+
+    def close(self) -> None:
+        """Ends all sessions and the server."""
+        for session in list(self._sessions.values()):
+            session.close()
+        with _quiet():
+            self.server.stop()
+
+    def compute_maps(self) -> None:
+        """Computes the success maps, once for all tabs, on a task of its own."""
+        if self.maps or not self._computing.acquire(blocking=False):
+            return
+        self._show_map_state("computing the success map ...", disabled=True)
+        threading.Thread(target=self._compute_maps, daemon=True).start()
+
+    def _compute_maps(self) -> None:
+        try:
+            task, rng = self.make_task(), stream(int(self.library.metadata.get("seed", 0)), PLOT_STREAM, 2)
+            repeats = 1 if self.library.context_dim == 2 else _MAP_REPEATS
+            for dims in map_dims(self.library):
+                if len(dims) == 2:
+                    self.maps[dims] = success_map(self.library, task, (dims[0], dims[1]), _MAP_CELLS, rng, repeats)
+                    for session in list(self._sessions.values()):
+                        session.draw_maps()
+            self._show_map_state("Success map computed", disabled=True)
+        except Exception as error:  # the task may be a user's own
+            self._show_map_state(f"failed: {type(error).__name__}: {error}"[:80], disabled=False)
+        finally:
+            self._computing.release()
+
+    def _show_map_state(self, text: str, disabled: bool) -> None:
+        self._map_state = (text, disabled)
+        for session in list(self._sessions.values()):
+            session.controls.map_button.label, session.controls.map_button.disabled = self._map_state
+
+    def _connect(self, client: viser.ClientHandle) -> None:
+        session = Session(self, client)
+        button = session.controls.map_button
+        button.label, button.disabled = self._map_state
+        button.visible = self.library.context_dim > 1
+        self._sessions[client.client_id] = session
+
+    def _disconnect(self, client: viser.ClientHandle) -> None:
+        session = self._sessions.pop(client.client_id, None)
+        if session is not None:
+            session.close()

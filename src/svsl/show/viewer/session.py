@@ -1,0 +1,256 @@
+"""One browser tab: what is chosen there, the simulation behind it, and the playback."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import viser
+
+from svsl.model.gaussians import Array
+from svsl.show.playback import Motion, PlayableSkill, draws_around, motion, skills_at
+from svsl.show.plots.style import component_color
+from svsl.show.viewer.board import Board, Dims, map_dims
+from svsl.show.viewer.controls import Actions, Controls, decimals
+from svsl.show.viewer.newest import NewestFirst
+from svsl.show.viewer.stage import draw_lines, make_stage
+from svsl.tasks.base import context_names, uniform_contexts
+
+if TYPE_CHECKING:
+    from svsl.show.viewer.page import Page
+
+_FRAME_S = 1 / 30
+_FAILED = (0.73, 0.33, 0.4)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a tab wants computed: a context, and perhaps draws around one of its components."""
+
+    context: Array
+    component: int = 0
+    draws: int = 0
+
+
+class Session:
+    """Two threads serve a tab: one simulates what was asked last, the other plays. The panel only changes the state.
+
+    Args:
+        page: The page the tab shows.
+        client: The tab.
+    """
+
+    def __init__(self, page: Page, client: viser.ClientHandle) -> None:
+        self.page, self.client, self.library = page, client, page.library
+        self.task, self.rng = page.make_task(), np.random.default_rng()
+        self.context = 0.5 * (self.library.context_low + self.library.context_high)
+        self._computed: Array | None = None
+        self.skills: list[PlayableSkill] = []
+        self.motions: dict[int, Motion] = {}
+        self.selected = -1  # none yet
+        self.queue: list[int] = []
+        self.playing, self.time_s = True, 0.0
+        self._drawn: tuple[Motion, int] | None = None
+        self.lock, self.closed = threading.RLock(), threading.Event()
+        self.stage = make_stage(client, self.task)
+        self.controls = Controls(
+            client, self.library, context_names(self.task), self.context, self.stage is not None, self._actions()
+        )
+        self.boards = [
+            Board(
+                client,
+                self.library,
+                self.task,
+                dims,
+                place,
+                page.view.axes,
+                page.map_size,
+                page.maps.get(dims),
+                self._on_map,
+            )
+            for dims, place in zip(map_dims(self.library), page.map_places, strict=True)
+        ]
+        self.worker = NewestFirst(self._compute)
+        self.choose_context(self.context)
+        threading.Thread(target=self._play, daemon=True).start()
+
+    def close(self) -> None:
+        """Ends the tab's threads."""
+        self.closed.set()
+        self.worker.close()
+
+    # ---- what a person can do ---------------------------------------------------------------------------------------
+
+    def _actions(self) -> Actions:
+        return Actions(
+            choose_context=self.choose_context,
+            random_context=lambda: self.choose_context(uniform_contexts(self.task, 1, self.rng)[0]),
+            choose_component=self.choose_component,
+            play_all=self.play_all,
+            overlay=self.draw_overlay,
+            play_or_pause=self.play_or_pause,
+            scrub=self.scrub,
+            sample=self.sample,
+            success_map=self.page.compute_maps,
+        )
+
+    def choose_context(self, context: Array) -> None:
+        """Asks for the skills of a context, rounded as it is shown; one outside the box is moved to its edge."""
+        if not np.isfinite(context).all():
+            return
+        low, high = self.library.context_low, self.library.context_high
+        rounded = [round(float(value), decimals(span)) for value, span in zip(context, high - low, strict=True)]
+        with self.lock:
+            self.context = np.clip(rounded, low, high)
+            self.controls.show_context(self.context)
+            for board in self.boards:
+                board.mark(self.context)
+            self.worker.ask(_Request(self.context))
+
+    def _on_map(self, dims: Dims, values: Array) -> None:
+        with self.lock:
+            context = self.context.copy()
+            context[list(dims)] = values
+            self.choose_context(context)
+
+    def choose_component(self, component: int) -> None:
+        """Plays the skill of a component from its start."""
+        with self.lock:
+            self.queue = []
+            self._start(component)
+
+    def play_all(self) -> None:
+        """Plays all skills, one after the other."""
+        with self.lock:
+            self.queue = [skill.component for skill in self.skills]
+            if self.queue:
+                self._start(self.queue.pop(0))
+
+    def play_or_pause(self) -> None:
+        """Stops, goes on, or starts again at the end."""
+        with self.lock:
+            shown = self.motions.get(self.selected)
+            if not self.playing and shown is not None and self.time_s >= shown.duration_s:
+                self.time_s = 0.0
+            self._set_playing(not self.playing)
+
+    def scrub(self, time_s: float) -> None:
+        """Shows a moment."""
+        with self.lock:
+            self.queue, self.time_s = [], max(0.0, time_s)  # in this order also for NaN
+            self._set_playing(False)
+
+    def sample(self, count: int) -> None:
+        """Asks for draws around the selected component's mean."""
+        with self.lock:
+            if self.skills:
+                self.worker.ask(_Request(self.context, self.selected, int(np.clip(count, 1, 50))))
+
+    def _start(self, component: int) -> None:
+        self.selected, self.time_s = component, 0.0
+        self.controls.show_skills(self.skills, component)
+        self._set_playing(True)
+
+    def _set_playing(self, playing: bool, label: str = "Play") -> None:
+        self.playing = playing
+        self.controls.play.label = "Pause" if playing else label
+
+    # ---- simulation -------------------------------------------------------------------------------------------------
+
+    def _compute(self, request: _Request) -> None:
+        try:
+            if request.context is not self._computed:
+                skills = skills_at(self.library, self.task, request.context, self.rng)
+                if self.worker.overtaken:
+                    return
+                self._adopt(request.context, skills)
+            if self.stage is not None:
+                self._simulate_motions(request.context)
+            if request.draws:
+                self._sample(request)
+        except Exception as error:  # the task may be a user's own; the page goes on
+            self.controls.message.content = f"the task failed: {type(error).__name__}: {error}"
+
+    def _adopt(self, context: Array, skills: list[PlayableSkill]) -> None:
+        with self.lock, self.client.atomic():
+            self._computed, self.skills, self.motions, self.queue = context, skills, {}, []
+            self.controls.sampled.content = ""
+            for name in ("/overlay", "/draws"):
+                self.client.scene.remove_by_name(name)
+            if self.stage is not None:
+                self.stage.choose(context)
+            self._start(skills[0].component)
+
+    def _simulate_motions(self, context: Array) -> None:
+        for skill in self.skills:
+            if skill.component not in self.motions:
+                made = motion(self.task, context, skill.parameters)
+                if self.worker.overtaken:
+                    return
+                with self.lock:
+                    self.motions[skill.component] = made
+        self.draw_overlay()
+
+    def _sample(self, request: _Request) -> None:
+        parameters, returns, success = draws_around(
+            self.library, self.task, request.context, request.component, request.draws, self.rng
+        )
+        self.controls.sampled.content = (
+            f"component {request.component}: **{success.sum()} of {len(success)}** draws solve it; "
+            f"return {returns.mean():.2f} ± {returns.std():.2f}"
+        )
+        self.client.scene.remove_by_name("/draws")
+        for row in range(len(parameters) if self.stage is not None else 0):
+            path = motion(self.task, request.context, parameters[row]).outline
+            if self.worker.overtaken:
+                return
+            color = component_color(request.component) if success[row] else _FAILED
+            self._draw_path(f"/draws/{row}", path, color, 0.4)
+
+    # ---- drawing ----------------------------------------------------------------------------------------------------
+
+    def draw_maps(self) -> None:
+        """Draws the maps anew, with the success maps that there are by now."""
+        for board in self.boards:
+            board.draw(self.page.maps.get(board.dims))
+
+    def draw_overlay(self) -> None:
+        """Draws the paths of all skills at once, if wanted."""
+        with self.lock:
+            self.client.scene.remove_by_name("/overlay")
+            if self.controls.overlay.value:
+                for k, shown in self.motions.items():
+                    self._draw_path(f"/overlay/{k}", shown.outline, component_color(k), 0.7)
+
+    def _draw_path(self, name: str, points: Array, color: tuple[float, float, float], strength: float) -> None:
+        # lines have one thickness in the world: a share of what is seen
+        draw_lines(self.client, name, points, color, strength * 0.006 * self.page.view.half_height)
+
+    def _play(self) -> None:
+        last = time.monotonic()
+        while not self.closed.wait(_FRAME_S):
+            now = time.monotonic()
+            with self.lock:
+                self._advance(now - last)
+            last = now
+
+    def _advance(self, elapsed_s: float) -> None:
+        """Moves the playback on and draws what has changed."""
+        shown = self.motions.get(self.selected)
+        if shown is None or self.stage is None:
+            return
+        if self.playing:
+            self.time_s += elapsed_s * self.controls.speed_factor
+            if self.time_s >= shown.duration_s:
+                self.time_s = shown.duration_s
+                self._set_playing(False, "Play again")
+        step = shown.step_at(self.time_s)
+        if self._drawn is None or self._drawn[0] is not shown or self._drawn[1] != step:
+            self._drawn = (shown, step)
+            self.stage.show(shown, step, component_color(self.selected))
+            self.controls.show_time(self.time_s, shown.duration_s)
+        if not self.playing and self.queue:
+            self._start(self.queue.pop(0))

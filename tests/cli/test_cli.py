@@ -1,0 +1,245 @@
+"""The command line as a user types it, right and wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from svsl import SkillLibrary
+from svsl.cli import main
+from svsl.cli.commands.resume import lost_by_weights
+from svsl.cli.commands.train import split_task
+from svsl.learners.svsl_config import SVSLConfig
+from svsl.runs.config import RunConfig
+from svsl.runs.folder import Run
+
+SMALL = ["--components", "3", "--iterations", "8", "--finetune-every", "4"]
+
+
+def svsl(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "svsl", *args], capture_output=True, text=True, check=False)
+
+
+def test_train_eval_plot_from_the_shell() -> None:
+    done = svsl("train", "planar-reacher", *SMALL, "--seed", "3")
+    assert done.returncode == 0, done.stderr
+    run = Path("runs/planar-reacher-seed3")
+    for name in ("contexts", "learning", "postures", "success"):
+        assert f"figure   {run}/figures/{name}.png" in done.stdout
+        assert (run / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "return_mean" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr, "no colours or cursor movements in a pipe"
+    assert done.stderr.count("\n") <= 5, "few plain lines when the output is no terminal"
+    assert "component 3/3" in done.stderr
+
+    shown = svsl("eval", str(run), "--json")
+    result = json.loads(shown.stdout)
+    library = SkillLibrary.load(run / "library.safetensors")
+    assert (result["task"], result["seed"], result["components"]) == ("planar-reacher", 3, len(library))
+    assert result["episodes"] == int(library.metadata["episodes"])
+    for name in ("return_mean", "return_sampled", "success_rate", "mixture_entropy", "coverage", "active_components"):
+        assert np.isfinite(result[name])
+    assert json.loads(svsl("eval", str(run), "--json").stdout) == result
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [row["milestone"] for row in rows] == [1, 2, 3, 4]
+    assert all(a["episodes"] < b["episodes"] for a, b in pairwise(rows))
+
+
+def test_the_same_run_again_is_refused_unless_told(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", "toys:Unimodal", *SMALL, "--quiet"]
+    assert main(command) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main(command) == 2
+    assert "holds a finished run; choose another --out, or --overwrite to replace it" in capsys.readouterr().err
+    assert main([*command, "--overwrite"]) == 0
+    assert main(["resume", "runs/toys.Unimodal-seed0"]) == 0
+    assert "nothing to resume" in capsys.readouterr().err
+
+
+def test_task_options_are_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--quiet", "toys:with_options", *SMALL, "--scale", "2.5", "--kind", "fancy"]) == 0
+    config = json.loads(Path("runs/toys.with_options-seed0/config.json").read_text())
+    assert config["task_options"] == {"scale": 2.5, "kind": "fancy"}
+    assert config["settings"]["components"] == 3
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "toys:with_options", "--help"])
+    assert stop.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "--scale FLOAT" in text
+    assert "Stretches the curvature." in text
+
+
+def test_a_preset_serves_the_task_with_fewer_context_dimensions() -> None:
+    flags = ["--context-dims", "2", "--components", "1", "--iterations", "1", "--test-contexts", "2", "--quiet"]
+    assert main(["train", "table-tennis", "--preset", "efficient", *flags]) == 0
+    library = SkillLibrary.load("runs/table-tennis-seed0/library.safetensors")
+    assert library.context_dim == 2
+    config = json.loads(Path("runs/table-tennis-seed0/config.json").read_text())
+    assert config["task_options"] == {"context_dims": 2, "distance": "plain"}
+
+
+def test_presets_are_the_defaults_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "planar-reacher", "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "--components INT Components to add, one after the other (the paper's N). (default: 60)" in text
+    assert "(default: 0.0001)" in text
+    assert "--free-first-joint" in text
+
+
+WRONG = {
+    "no such command": (["fly"], "unknown command 'fly'; commands: train, resume"),
+    "no task": (["train"], "train what?"),
+    "unknown task": (["train", "planar-reecher"], "unknown task 'planar-reecher': did you mean planar-reacher?"),
+    "no module": (["train", "nowhere:thing"], "no module 'nowhere'"),
+    "no factory": (["train", "toys:thing"], "module 'toys' has no function or class 'thing'"),
+    "no task object": (["train", "toys:not_a_task"], "a int without context_low"),
+    "unknown flag": (["train", "planar-reacher", "--componets", "3"], "Unrecognized options: --componets"),
+    "wrong type": (["train", "planar-reacher", "--components", "many"], "--components: invalid literal for int()"),
+    "impossible value": (["train", "planar-reacher", "--components", "0"], "components: expected at least 1, got 0"),
+    "negative seed": (["train", "planar-reacher", "--seed", "-1"], "seed: expected at least 0, got -1"),
+    "small buffer": (["train", "planar-reacher", "--buffer", "50"], "buffer: expected at least the 91 features"),
+    "wrong length": (["train", "planar-reacher", "--context-std", "1"], "context_std: expected 2 numbers"),
+    "unknown preset": (
+        ["train", "table-tennis", "--preset", "lazy"],
+        "presets of svsl for table-tennis: paper, efficient",
+    ),
+    "unknown learner": (["train", "planar-reacher", "--learner", "magic"], "unknown learner 'magic'; known learners"),
+    "no run": (["eval", "nowhere"], "nowhere is no run folder"),
+    "no run to resume": (["resume", "nowhere"], "nowhere is no run folder"),
+    "no contexts": (["eval", "nowhere", "--contexts", "0"], "contexts: expected at least 1, got 0"),
+    "missing argument": (["eval"], "svsl eval --help lists the flags"),
+    "check what": (["check-task", "nowhere:x"], "no module 'nowhere'"),
+    "check nothing": (["check-task"], "check what?"),
+    "misspelt task": (["train", "--seed", "1", "planar-reachr"], "did you mean planar-reacher?"),
+    "option without default": (["check-task", "toys:needs"], "its option 'size' has no default"),
+    "factory fails": (["train", "toys:fails"], "making it failed: LinAlgError: Singular matrix (toys.py line"),
+    "negative workers": (["train", "planar-reacher", "--workers", "-2"], "workers: expected at least 0, got -2"),
+    "negative time": (["resume", "x", "--checkpoint-s", "-1"], "checkpoint_s: expected at least 0, got -1"),
+    "prune below 0": (["prune", "beer-pong", "--min-weight", "-2", "--out", "x"], "min_weight: expected from 0"),
+    "too much entropy": (
+        ["train", "beer-pong", "--learner", "ladips", "--components", "2"],
+        "got 3.4; give a smaller one with fewer options",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_mistakes_get_one_line_and_exit_code_2(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    args, message = WRONG[case]
+    assert main(args) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("svsl: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert list(Path().iterdir()) == [], "nothing is left behind"
+
+
+def test_an_unwritable_place_gets_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("file").write_text("not a folder")
+    assert main(["train", "toys:Unimodal", *SMALL, "--out", "file/run"]) == 2
+    assert capsys.readouterr().err.startswith("svsl: file")
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "check-task" in capsys.readouterr().out
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("svsl 0.")
+    assert main(["tasks"]) == 0
+    assert capsys.readouterr().out.startswith("planar-reacher  Ten unit links")
+
+
+def test_check_task(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-task", "planar-reacher"]) == 0
+    out = capsys.readouterr().out
+    assert "error" not in out
+    assert "warning" not in out
+    assert main(["check-task", "toys:Sloppy"]) == 2
+    out = capsys.readouterr().out
+    assert "error   evaluate changed its arguments in place" in out
+    assert "error   repeatable: the same rng gave other returns" in out
+    assert main(["check-task", "toys:Crashes"]) == 2
+    assert "evaluate raised ZeroDivisionError: the robot is on fire" in capsys.readouterr().out
+
+
+def test_the_checker_takes_the_options_of_a_task(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-task", "toys:with_options", "--scale", "3"]) == 0
+    assert main(["check-task", "toys:named", "--name", "y"]) == 0
+    assert main(["check-task", "toys:with_options", "--scal", "3"]) == 2
+    assert "Unrecognized options: --scal" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def f(:\n", "SyntaxError: invalid syntax (mine.py, line 1)"),
+        ("import nothing_of_the_kind\n", "ModuleNotFoundError: No module named 'nothing_of_the_kind' (mine.py line 1)"),
+        ("\n1 / 0\n", "ZeroDivisionError: division by zero (mine.py line 2)"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_one_line(
+    text: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    Path("mine.py").write_text(text)
+    assert main(["train", "mine:Task"]) == 2
+    assert capsys.readouterr().err == f"svsl: task 'mine:Task': importing mine failed: {told}\n"
+
+
+def test_words_with_a_colon_that_are_values_are_no_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for line, task in (
+        ("--ray-address HEAD:6379 planar-reacher", "planar-reacher"),
+        ("--out runs/a:b toys:Unimodal", "toys:Unimodal"),
+        ("--out runs/a:b --quiet toys:Unimodal", "toys:Unimodal"),
+        ("--quiet toys:Unimodal --seed 3", "toys:Unimodal"),
+    ):
+        found, rest = split_task(line.split())
+        assert found == task
+        assert [*rest, task] == sorted(line.split(), key=lambda word: word == task)
+
+
+def test_help_names_learners_and_presets(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "beer-pong", "--help"])
+    out = " ".join(capsys.readouterr().out.split())
+    assert "svsl (paper, efficient); hireps (paper); ladips (paper)" in out
+    with pytest.raises(SystemExit):
+        main(["extend", "--help"])
+    assert "--components INT" in capsys.readouterr().out
+
+
+def test_a_library_that_does_not_fit_its_task_any_more(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "toys:Unimodal", *SMALL, "--quiet", "--out", "run"]) == 0
+    library = SkillLibrary.load("run")
+    for change, told in (
+        (
+            {"task": "toys:Grown"},
+            "2 context dimensions and 3 parameters, but the task 'toys:Grown' with its options has 3",
+        ),
+        ({"seed": "x"}, "seed in the library's metadata: expected a number, got 'x'"),
+        ({"task_options": "{"}, "the task's options in the library's metadata cannot be read"),
+    ):
+        replace(library, metadata={**library.metadata, **change}).save("changed.safetensors")
+        assert main(["eval", "changed.safetensors"]) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_weights_that_cost_success_are_told() -> None:
+    run = Run.create(Path("run"), RunConfig("toys:Unimodal", {}, "svsl", SVSLConfig(), 0))
+    assert lost_by_weights(run) is None
+    run.append_metrics({"components": 2, "success_rate": 0.64})
+    run.append_metrics({"components": 2, "success_rate": 0.62})
+    assert lost_by_weights(run) is None
+    run.append_metrics({"components": 1, "success_rate": 0.28})
+    told = lost_by_weights(run)
+    assert told is not None
+    assert "left 1 of 2 components, and success fell from 62% to 28% in tests: a larger --beta-weight" in told

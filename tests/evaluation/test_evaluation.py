@@ -1,0 +1,171 @@
+"""Every number of the evaluation on cases with a known answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from svsl import Outcome, SkillLibrary, Task
+from svsl.evaluation.metrics import (
+    Repertoire,
+    behaviour_entropy,
+    evaluate,
+    execute,
+    mixture_entropy,
+    repertoire,
+    success_map,
+    success_without_top,
+    vendi_score,
+)
+from svsl.model.gaussians import Array, LinearGaussian
+from svsl.model.mixture import Mixture
+from svsl.model.random import stream
+from svsl.tasks.base import finite_outcome, uniform_contexts
+from toys import Bimodal, SometimesNan, Unimodal
+
+
+def library_of(task: Task, mixture: Mixture) -> SkillLibrary:
+    return SkillLibrary(mixture, task.context_low, task.context_high)
+
+
+def bimodal_mixture(std: float, offsets: tuple[float, float] = (0.0, 0.0)) -> Mixture:
+    """Both exact solutions of the bimodal task as components at home everywhere, each moved by an offset."""
+    contexts = LinearGaussian.unconditional(np.zeros((2, 1)), np.ones((2, 1, 1)))
+    gain = np.array([[[0.5], [1.0]], [[0.5], [-1.0]]])
+    bias = np.array([[1.0 + offsets[0], 0.0], [-1.0 + offsets[1], 0.0]])
+    experts = LinearGaussian.build(gain, bias, std * np.stack([np.eye(2)] * 2))
+    return Mixture(np.log(np.array([0.5, 0.5])), contexts, experts)
+
+
+def test_a_perfect_library() -> None:
+    task = Bimodal()
+    result = evaluate(library_of(task, bimodal_mixture(0.01)), task, stream(0), contexts=1000)
+    # the first way returns 0, the second -8 * 0.02, each half the time
+    assert result["return_mean"] == pytest.approx(-0.08, abs=0.01)
+    # sampling costs 8 times the variance in two dimensions
+    assert result["return_sampled"] == pytest.approx(-0.08 - 8 * 2 * 1e-4, abs=0.01)
+    assert (result["success_rate"], result["coverage"], result["active_components"]) == (1, 1, 2)
+    # two Gaussians far apart: one entropy plus the choice between them
+    expected = np.log(2) + np.log(2 * np.pi * np.e * 1e-4)
+    assert result["mixture_entropy"] == pytest.approx(expected, abs=0.02)
+    assert isinstance(result["diagnostics"], dict)
+    assert result["diagnostics"]["mode"] == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_library_with_one_bad_component() -> None:
+    task = Bimodal()
+    mixture = bimodal_mixture(0.01, offsets=(0.0, -2.0))
+    result = evaluate(library_of(task, mixture), task, stream(0), contexts=2000)
+    assert result["success_rate"] == pytest.approx(0.5, abs=0.04)
+    light = Mixture(np.log(np.array([0.995, 0.005])), mixture.contexts, mixture.experts)
+    result = evaluate(library_of(task, light), task, stream(0), contexts=2000)
+    assert result["coverage"] == 1
+    assert result["active_components"] == 1
+    swapped = Mixture(np.log(np.array([0.3, 0.7])), mixture.contexts, mixture.experts)
+    result = evaluate(library_of(task, swapped), task, stream(0), contexts=2000)
+    assert result["coverage"] == 0
+    assert result["success_rate"] == pytest.approx(0.3, abs=0.04)
+
+
+def test_mixture_entropy_of_overlapping_experts_by_quadrature() -> None:
+    contexts = LinearGaussian.unconditional(np.zeros((2, 1)), np.ones((2, 1, 1)))
+    experts = LinearGaussian.build(np.zeros((2, 1, 1)), np.array([[0.0], [1.5]]), np.array([[[1.0]], [[0.5]]]))
+    mixture = Mixture(np.log(np.array([0.3, 0.7])), contexts, experts)
+    grid = np.linspace(-8, 9, 20_001)[:, None]
+    log_density = mixture.log_prob(np.zeros_like(grid), grid)
+    exact = -np.trapezoid(np.exp(log_density) * log_density, grid[:, 0])
+    estimates = mixture_entropy(mixture, np.zeros((40, 1)), 1000, stream(1))
+    assert estimates.mean() == pytest.approx(exact, abs=0.02)
+
+
+def test_success_map_weighs_components_by_their_gating() -> None:
+    class Halves(Unimodal):
+        """Component k succeeds where the first context has the sign of k - 0.5."""
+
+        def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+            return Outcome(np.zeros(len(contexts)), (parameters[:, 0] > 0.5) == (contexts[:, 0] > 0))
+
+    contexts = LinearGaussian.unconditional(np.zeros((2, 2)), 100 * np.stack([np.eye(2)] * 2))
+    experts = LinearGaussian.build(np.zeros((2, 3, 2)), np.array([[0.0] * 3, [1.0] * 3]), np.stack([np.eye(3)] * 2))
+    mixture = Mixture(np.log(np.array([0.3, 0.7])), contexts, experts)
+    task = Halves()
+    image = success_map(library_of(task, mixture), task, (0, 1), 4, stream(0))
+    # the first context runs along the columns
+    np.testing.assert_allclose(image, np.tile([0.3, 0.3, 0.7, 0.7], (4, 1)), rtol=1e-12)
+
+
+def test_contexts_are_uniform_in_the_box() -> None:
+    contexts = uniform_contexts(Unimodal(), 20_000, stream(0))
+    np.testing.assert_allclose(contexts.min(axis=0), [-1, 0], atol=0.01)
+    np.testing.assert_allclose(contexts.max(axis=0), [1, 3], atol=0.01)
+    np.testing.assert_allclose(contexts.mean(axis=0), [0, 1.5], atol=0.03)
+
+
+def test_bad_returns_count_as_the_worst_and_as_failures() -> None:
+    outcome = Outcome(np.array([-1.0, np.nan, -3.0]), np.array([True, True, True]))
+    np.testing.assert_array_equal(finite_outcome(outcome, None).returns, [-1, -3, -3])
+    np.testing.assert_array_equal(finite_outcome(outcome, -9.0).returns, [-1, -9, -3])
+    np.testing.assert_array_equal(finite_outcome(outcome, None).success, [True, False, True])
+
+    task = SometimesNan()
+    expert = LinearGaussian.build(task.gain[None], task.bias[None], 0.01 * np.eye(3)[None])
+    mixture = Mixture(np.zeros(1), LinearGaussian.unconditional(np.zeros((1, 2)), np.eye(2)[None]), expert)
+    returns: Array = execute(mixture, task, 100, stream(0)).mean.returns
+    assert np.isfinite(returns).all()
+    assert (returns == task.penalty).sum() == 10
+
+
+def found(gating: list[list[float]], success: list[list[int]], **more: object) -> Repertoire:
+    modes, paths = more.get("modes"), more.get("paths")
+    return Repertoire(
+        np.array(gating),
+        np.array(success, dtype=bool),
+        None if modes is None else np.array(modes),
+        None if paths is None else np.array(paths, dtype=np.float64),
+    )
+
+
+def test_behaviour_entropy_counts_modes_of_successes_only() -> None:
+    modes = [["left", "right", "right"], ["left", "left", "right"]]
+    both = found([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]], [[1, 1, 1], [1, 1, 1]], modes=modes)
+    assert behaviour_entropy(both) == pytest.approx(1)
+    # in the second context only one way succeeds; the first mixes 3 to 1
+    some = found([[0.6, 0.2, 0.2], [0.25, 0.25, 0.5]], [[1, 1, 0], [1, 1, 0]], modes=modes)
+    mixed = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25)) / np.log(2)
+    assert behaviour_entropy(some) == pytest.approx(mixed / 2)
+    assert behaviour_entropy(found([[0.5, 0.5, 0.0]], [[1, 0, 0]], modes=modes[:1])) == 0
+    assert np.isnan(behaviour_entropy(found([[1.0]], [[1]])))
+
+
+def test_vendi_score_is_the_effective_number_of_different_paths() -> None:
+    far, same = [[0.0, 0.0], [9.0, 9.0], [-9.0, 9.0]], [[1.0, 2.0]] * 3
+    third = 1 / 3
+    assert vendi_score(found([[third] * 3], [[1, 1, 1]], paths=[far])) == pytest.approx(3)
+    assert vendi_score(found([[third] * 3], [[1, 1, 1]], paths=[same])) == pytest.approx(1)
+    assert vendi_score(found([[third] * 3], [[1, 1, 0]], paths=[far])) == pytest.approx(2)
+    # unequal shares: exp of the entropy of (0.9, 0.1)
+    uneven = np.exp(-(0.9 * np.log(0.9) + 0.1 * np.log(0.1)))
+    assert vendi_score(found([[0.9, 0.1, 0.0]], [[1, 1, 1]], paths=[far])) == pytest.approx(uneven)
+    assert vendi_score(found([[third] * 3] * 2, [[1, 1, 1], [0, 0, 0]], paths=[far, far])) == pytest.approx(1.5)
+    # two paths one unit apart: eigenvalues (1 +- exp(-1/2)) / 2
+    low, high = (1 - np.exp(-0.5)) / 2, (1 + np.exp(-0.5)) / 2
+    near = found([[0.5, 0.5]], [[1, 1]], paths=[[[0.0, 0.0], [1.0, 1.0]]])
+    assert vendi_score(near) == pytest.approx(np.exp(-(low * np.log(low) + high * np.log(high))))
+
+
+def test_success_without_top_takes_the_most_probable_component_away() -> None:
+    gating = [[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]]
+    assert success_without_top(found(gating, [[1, 0, 1], [1, 0, 0]])) == pytest.approx((0.25 + 0.5) / 2)
+    assert success_without_top(found([[1.0]], [[1]])) == 0
+
+
+def test_the_repertoire_runs_every_component_everywhere() -> None:
+    task = Bimodal()
+    contexts = np.array([[-0.5], [0.0], [0.7]])
+    library = library_of(task, bimodal_mixture(0.01, offsets=(0.0, -2.0)))
+    result = repertoire(library, task, contexts, stream(0))
+    np.testing.assert_array_equal(result.success, [[True, False]] * 3)
+    assert result.modes is not None
+    np.testing.assert_array_equal(result.modes, [[0, 1]] * 3)
+    assert result.paths is None
+    np.testing.assert_allclose(result.gating, 0.5)

@@ -1,0 +1,365 @@
+"""All seeds of an experiment: stopped, killed, crashed, started twice; and what the report holds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from svsl.cli import main
+from svsl.experiments.catalogue import EXPERIMENTS, Arm, Claim, Experiment, arm_config, plan, planned_episodes, seeds_of
+from svsl.experiments.report import mode_contexts, modes_seen
+from svsl.experiments.reproduction import Job, Reproduction, overall, run_local
+from svsl.learners.hireps import HiREPSConfig
+from svsl.learners.ladips import LaDiPSConfig
+from svsl.learners.registry import find_preset
+from svsl.learners.svsl_config import SVSLConfig
+from svsl.runs.comparison import run_numbers
+from svsl.runs.config import RunConfig
+from svsl.runs.folder import Run
+from svsl.runs.training import Trainer
+from svsl.show.progress import ReproductionDisplay
+from svsl.tasks.registry import make_task
+
+TINY = {"components": 2, "iterations": 12, "finetune_every": 4, "weight_iterations": 3}
+HIREPS = {"components": 3, "iterations": 4, "batch": 200}
+TOY = Experiment(
+    title="Toys <side by side>",
+    arms=(Arm("ours", "toys:Bimodal", "svsl", settings=TINY), Arm("theirs", "toys:Bimodal", "hireps", settings=HIREPS)),
+    seeds=4,
+    claims=(Claim("Ours is better.", ("return_mean",)),),
+    figures=("learning", "entropy", "contexts", "modes"),
+    metrics=("return_mean", "success_rate", "behaviour_entropy", "episodes"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXPERIMENTS, "toy", TOY)
+
+
+def one_arm(task: str, **settings: int) -> Experiment:
+    arms = (Arm("bad", task, "svsl", settings=TINY | settings), Arm("good", "toys:Unimodal", "svsl", settings=TINY))
+    return replace(TOY, arms=arms, figures=("learning",), metrics=("return_mean",))
+
+
+def straight(arm: Arm, seed: int, folder: str) -> bytes:
+    """The library of the same run trained alone, without interruption."""
+    run = Run.create(Path(folder), replace(arm_config(arm), seed=seed))
+    assert Trainer(run).train(lambda status: None)
+    return run.library_path.read_bytes()
+
+
+def run_all(experiment: Experiment, seeds: int, checkpoint_s: float = 10.0) -> Reproduction:
+    made = Reproduction("bad", experiment, Path("out"), seeds, 1.0, checkpoint_s)
+    with made.open():
+        run_local(made, 2, lambda jobs: None, lambda: False)
+    return made
+
+
+# ---- experiments ----------------------------------------------------------------------------------------------------
+
+
+def test_full_size_is_the_papers_and_scale_shrinks_by_the_rule() -> None:
+    for arm in EXPERIMENTS["ablation"].arms:
+        preset = find_preset(arm.task, arm.learner).settings
+        assert arm_config(arm).settings == replace(preset, **arm.settings)
+    small = arm_config(EXPERIMENTS["ablation"].arms[0], 0.25)
+    assert isinstance(small.settings, SVSLConfig)
+    assert (small.settings.components, small.settings.iterations, small.test_contexts) == (15, 175, 250)
+    hireps = arm_config(EXPERIMENTS["ablation"].arms[3], 0.25).settings
+    assert isinstance(hireps, HiREPSConfig)
+    assert (hireps.components, hireps.iterations) == (15, 960 // 8)
+    whole = plan(EXPERIMENTS["ablation"], 2, 0.25)
+    ours, theirs = (whole[arm][1] for arm in EXPERIMENTS["ablation"].arms[2:])
+    assert isinstance(ours.settings, SVSLConfig)
+    assert isinstance(theirs.settings, HiREPSConfig)
+    assert (ours.settings.components, ours.settings.iterations, ours.seed) == (15, 350, 1)
+    assert (theirs.settings.components, theirs.settings.iterations) == (15, 960 // 4)
+    for name in ("baselines", "beer-pong", "table-tennis"):
+        ladips = next(arm for arm in EXPERIMENTS[name].arms if arm.learner == "ladips")
+        full, tiny = arm_config(ladips).settings, arm_config(ladips, 0.01).settings
+        assert isinstance(full, LaDiPSConfig)
+        assert isinstance(tiny, LaDiPSConfig)
+        assert full == find_preset(ladips.task, "ladips").settings
+        assert full.gating_entropy is not None
+        assert tiny.gating_entropy == pytest.approx(full.gating_entropy * np.log(2) / np.log(full.components))
+    assert (seeds_of(EXPERIMENTS["ablation"], 1.0), seeds_of(EXPERIMENTS["ablation"], 0.2)) == (15, 3)
+    assert seeds_of(EXPERIMENTS["ablation"], 0.01) == 2
+
+
+def test_the_same_configuration_as_svsl_train_makes() -> None:
+    assert main(["train", "planar-reacher", "--components", "1", "--iterations", "1", "--alpha", "0.5", "--quiet"]) == 0
+    arm = Arm("x", "planar-reacher", "svsl", settings={"components": 1, "iterations": 1, "alpha": 0.5})
+    assert Run.open(Path("runs/planar-reacher-seed0")).config.to_json() == arm_config(arm).to_json()
+
+
+def test_planned_episodes_are_those_asked_for_and_budgets_can_be_equal() -> None:
+    for arm in TOY.arms:
+        config = arm_config(arm)
+        run = Run.create(Path(arm.label), config)
+        Trainer(run).train(lambda status: None)
+        assert planned_episodes(config) == run.read_metrics()[-1]["episodes"]
+    equal = plan(replace(TOY, equal_budgets=True), 1, 1.0)
+    ours, theirs = (planned_episodes(configs[0]) for configs in equal.values())
+    assert abs(ours - theirs) <= 100
+    assert ours == planned_episodes(arm_config(TOY.arms[0]))
+
+
+def test_every_experiment_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--list", "--scale", "0.05"]) == 0
+    out = capsys.readouterr().out
+    for name in ("ablation", "baselines", "beer-pong", "table-tennis", "step-based"):
+        assert re.search(rf"^{name}: .+\n    (\d+ seeds of .* million episodes|not available: .+)$", out, re.MULTILINE)
+
+
+# ---- the command ----------------------------------------------------------------------------------------------------
+
+
+def test_one_command_runs_all_and_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["reproduce", "toy", "--seeds", "2", "--workers", "2"]
+    assert main(command) == 0
+    err = capsys.readouterr().err
+    assert "toy: 100%, 4 runs: 4 finished" in err
+    assert "\x1b" not in err
+    folder = Path("runs/toy")
+    assert sorted(p.name for p in folder.iterdir() if p.is_dir()) == [
+        "figures", "ours-seed0", "ours-seed1", "theirs-seed0", "theirs-seed1"
+    ]  # fmt: skip
+    for seed in (0, 1):
+        library = folder / f"ours-seed{seed}" / "library.safetensors"
+        assert library.read_bytes() == straight(TOY.arms[0], seed, f"alone{seed}")
+    page = (folder / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 3
+    assert not re.search(r'(src|href)="(?!data:)', page)
+    assert "<script" not in page
+    assert "Toys &lt;side by side&gt;" in page
+    assert "svsl reproduce toy --seeds 2 --workers 2" in page
+    ends = [run_numbers(Run.open(folder / f"ours-seed{seed}"))["return_mean"] for seed in (0, 1)]
+    rows = list(csv.DictReader(io.StringIO((folder / "table.csv").read_text())))
+    first = next(row for row in rows if row["metric"] == "return_mean")
+    assert first["group"] == "ours"
+    assert float(first["mean"]) == pytest.approx(np.mean(np.array(ends, dtype=float)))
+    assert f"{float(first['mean']):.4g} ±" in page
+    assert (folder / "table.md").read_text().count("\n") == 4
+
+    # again: nothing is trained twice; more seeds are added
+    stamps = {path: path.stat().st_mtime_ns for path in folder.glob("*/library.safetensors")}
+    assert main(["reproduce", "toy", "--seeds", "3", "--quiet"]) == 0
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+    assert len(list(folder.glob("*/library.safetensors"))) == 6
+    assert capsys.readouterr().err == ""
+
+
+WRONG = {
+    "no name": (["reproduce"], "reproduce what?"),
+    "unknown": (["reproduce", "flying"], "unknown experiment 'flying'; experiments: ablation"),
+    "scale": (["reproduce", "toy", "--scale", "0"], "scale: expected above 0 and at most 1, got 0"),
+    "seeds": (["reproduce", "toy", "--seeds", "0"], "seeds: expected at least 1, got 0"),
+    "backend": (["reproduce", "toy", "--backend", "cloud"], "svsl reproduce --help lists the flags"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_mistakes_get_one_line(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    args, message = WRONG[case]
+    assert main(args) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert message in err
+    assert list(Path().iterdir()) == []
+
+
+def test_folders_made_otherwise_are_refused_and_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine").mkdir()
+    Path("mine/thesis.tex").write_text("years of work")
+    assert main(["reproduce", "toy", "--out", "mine"]) == 2
+    assert "mine exists and holds no reproduction" in capsys.readouterr().err
+    assert [p.name for p in Path("mine").iterdir()] == ["thesis.tex"]
+    made = Reproduction("toy", TOY, Path("out"), 1, 1.0)
+    with made.open():
+        pass
+    assert main(["reproduce", "toy", "--out", "out", "--scale", "0.5"]) == 2
+    assert "choose another --out" in capsys.readouterr().err
+    config = Path("out/ours-seed0/config.json")
+    config.write_text(config.read_text().replace('"alpha": 0.001', '"alpha": 0.002'))
+    assert main(["reproduce", "toy", "--out", "out"]) == 2
+    assert "ours-seed0 was made with other settings (alpha 0.002 instead of 0.001)" in capsys.readouterr().err
+
+
+# ---- bad days -------------------------------------------------------------------------------------------------------
+
+
+def test_a_crash_of_one_seed_never_stops_the_others(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EXPERIMENTS, "bad", one_arm("toys:Crashes"))
+    assert main(["reproduce", "bad", "--seeds", "2", "--quiet"]) == 1
+    out, err = capsys.readouterr()
+    for seed in (0, 1):
+        assert f"bad-seed{seed} failed: task Crashes failed: ZeroDivisionError: the robot is on fire" in err
+        assert Path(f"runs/bad/good-seed{seed}/library.safetensors").exists()
+        assert "the robot is on fire" in Path(f"runs/bad/bad-seed{seed}/log.txt").read_text()
+    assert "report   runs/bad/report.html" in out
+    page = Path("runs/bad/report.html").read_text()
+    assert page.count("class=failed") == 2
+    assert "good 2 seeds" in page.replace("<br>", " ")
+
+
+def test_a_seed_that_diverges_says_so() -> None:
+    made = run_all(one_arm("toys:AlwaysNan"), 1)
+    assert [job.state for job in made.jobs] == ["failed", "finished"]
+    assert "NaN or infinite, so there is nothing to learn from" in made.jobs[0].message
+
+
+def test_a_killed_worker_goes_on_from_its_checkpoint() -> None:
+    experiment = one_arm("bad_days:Killed")
+    Path("kills").write_text("2")
+    made = run_all(experiment, 1, checkpoint_s=0.0)
+    assert [(job.state, job.restarts) for job in made.jobs] == [("finished", 2), ("finished", 0)]
+    killed = made.jobs[0].run.library_path.read_bytes()
+    assert killed == straight(experiment.arms[0], 0, "alone")
+
+
+def test_a_worker_killed_again_and_again_is_given_up() -> None:
+    Path("kills").write_text("100")
+    made = run_all(one_arm("bad_days:Killed", iterations=100), 1, checkpoint_s=0.0)
+    assert [job.state for job in made.jobs] == ["failed", "finished"]
+    assert "killed by SIGKILL 3 times" in made.jobs[0].message
+    assert Path("kills").read_text() == "97"
+    assert made.jobs[0].run.load_checkpoint() is not None
+
+
+def test_a_full_disk_is_said_and_the_same_command_goes_on() -> None:
+    Path("full").touch()
+    experiment = one_arm("bad_days:FullDisk")
+    made = run_all(experiment, 1, checkpoint_s=0.0)
+    assert made.jobs[0].state == "failed"
+    assert [group.label for group in made.groups] == ["good"], "only what is finished is reported"
+    assert "No space left on device" in made.jobs[0].message
+    assert "the last checkpoint is whole" in made.jobs[0].message
+    Path("full").unlink()
+    made = run_all(experiment, 1)
+    assert [job.state for job in made.jobs] == ["finished", "finished"]
+    assert made.jobs[0].run.library_path.read_bytes() == straight(experiment.arms[0], 0, "alone")
+
+
+def test_a_full_disk_under_the_report_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("svsl.experiments.reproduction.write_bytes", no_space)
+    assert main(["reproduce", "toy", "--quiet"]) == 2
+    err = capsys.readouterr().err
+    assert "cannot write to runs/toy (No space left on device)" in err
+    assert err.count("\n") == 1
+
+
+def test_two_reproductions_cannot_share_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    first = Reproduction("toy", TOY, Path("runs/toy"), 2, 1.0)
+    with first.open():
+        assert main(["reproduce", "toy"]) == 2
+    assert "runs/toy: another svsl reproduce is at work there" in capsys.readouterr().err
+
+
+SLOW = """
+import sys
+from svsl.cli import main
+from svsl.experiments.catalogue import EXPERIMENTS, Arm, Experiment
+settings = {"components": 40, "iterations": 400, "finetune_every": 50}
+arms = (Arm("a", "toys:Unimodal", "svsl", settings=settings),)
+EXPERIMENTS["slow"] = Experiment("Slow", arms, 2, (), ("learning",), ())
+sys.exit(main(["reproduce", "slow", "--workers", "2", "--checkpoint-s", "1000"]))
+"""
+
+
+def test_ctrl_c_saves_every_run_and_a_killed_parent_leaves_no_orphans() -> None:
+    folders = [Path(f"runs/slow/a-seed{seed}") for seed in (0, 1)]
+    process = subprocess.Popen([sys.executable, "-c", SLOW], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while not all((folder / "metrics.jsonl").exists() for folder in folders):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.endswith("svsl: stopped and saved; the same command goes on\n")
+    assert "Traceback" not in errors
+    before = [Run.open(folder).load_checkpoint() for folder in folders]
+    assert all(checkpoint is not None for checkpoint in before), "saved although no checkpoint was due"
+
+    # going on, then the parent is killed outright: its workers notice, save and let go of their runs
+    rows = [len(Run.open(folder).read_metrics()) for folder in folders]
+    process = subprocess.Popen([sys.executable, "-c", SLOW], stderr=subprocess.DEVNULL, text=True)
+    while not all(len(Run.open(f).read_metrics()) > n for f, n in zip(folders, rows, strict=True)):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    for folder, old in zip(folders, before, strict=True):
+        run = Run.open(folder)
+        with run.lock(wait_s=60):
+            checkpoint = run.load_checkpoint()
+        assert checkpoint is not None
+        assert old is not None
+        assert checkpoint[1]["episodes"] > old[1]["episodes"]
+
+
+# ---- what is shown --------------------------------------------------------------------------------------------------
+
+
+def jobs_at(*work: float) -> list[Job]:
+    config = RunConfig("toys:Unimodal", {}, "svsl", SVSLConfig(), 0)
+    arm = Arm("a", "toys:Unimodal", "svsl")
+    return [Job(arm, Run(Path(f"a-seed{n}"), config), 1000.0 * (n + 1), work=w) for n, w in enumerate(work)]
+
+
+def test_progress_is_weighted_by_episodes_and_lines_are_few() -> None:
+    assert overall(jobs_at(1.0, 0.25)) == pytest.approx((1000 + 500) / 3000)
+    unknown = jobs_at(1.0, 0.0)
+    unknown[0].planned = float("nan")
+    assert overall(unknown) == 0.5
+    jobs, file = jobs_at(0.0, 0.0), io.StringIO()
+    with ReproductionDisplay("toy", file=file) as display:
+        for step in range(50):
+            jobs[0].work, jobs[0].state = step / 50, "running"
+            display(jobs)
+        jobs[0].state, jobs[0].work, jobs[1].state = "finished", 1.0, "failed"
+        display(jobs)
+    first, last = file.getvalue().splitlines()
+    assert "2 runs: 1 running, 1 waiting" in first
+    assert "33%, 2 runs: 1 finished, 1 failed" in last
+
+
+def test_modes_are_counted_among_successes_only() -> None:
+    arm = Arm("b", "toys:Bimodal", "svsl", settings={"components": 4, "iterations": 80, "alpha": 0.1})
+    run = Run.create(Path("run"), arm_config(arm))
+    Trainer(run).train(lambda status: None)
+    task, library = make_task("toys:Bimodal"), run.load_library()
+    contexts = np.linspace(-0.9, 0.9, 12)[:, None]
+    seen = modes_seen(library, task, contexts, np.random.default_rng(0))
+    gating = library.gating(contexts)
+    for row, context in enumerate(contexts):
+        expected: dict[str, float] = {}
+        for k in range(len(library)):
+            outcome = task.evaluate(context[None], library.mean(context[None], k), np.random.default_rng(0))
+            if outcome.success[0]:
+                mode = str(outcome.info["mode"][0])
+                expected[mode] = expected.get(mode, 0.0) + 100 * gating[row, k]
+        assert set(seen[row]) <= set(expected)
+        for mode, share in expected.items():
+            assert abs(seen[row].get(mode, 0) - share) < 25, "five standard errors of 100 draws"
+    assert sum(len(modes) for modes in seen) > 0
+    grid = mode_contexts(make_task("table-tennis"))
+    assert grid.shape == (12, 4)
+    assert len(np.unique(grid[:, :2], axis=0)) == 12

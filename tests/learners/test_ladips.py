@@ -1,0 +1,217 @@
+"""LaDiPS: the gating's problem against a general optimiser, its bounds after an update, toy tasks, continuation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import helpers
+from helpers import advance, space_of
+from svsl import SvslError, Task
+from svsl.cli import main
+from svsl.learners.ladips import LaDiPS, LaDiPSConfig, gating_step
+from svsl.learners.surrogates import fit_quadratic
+from svsl.model.gaussians import Array, kl_divergence
+from svsl.model.mixture import Mixture, log_normalised
+from svsl.model.random import stream
+from svsl.runs.folder import Run
+from toys import Bimodal, Unimodal
+
+
+def trained(task: Task, config: LaDiPSConfig, seed: int = 0) -> LaDiPS:
+    return helpers.trained(LaDiPS(config, space_of(task), stream(seed)), task)
+
+
+def entropy_of(log_gating: Array) -> float:
+    return -float((np.exp(log_gating) * log_gating).sum(axis=1).mean())
+
+
+def divergence(log_new: Array, log_old: Array) -> float:
+    return float((np.exp(log_new) * (log_new - log_old)).sum(axis=1).mean())
+
+
+@pytest.mark.parametrize(("kl_bound", "least"), [(0.05, 0.5), (0.05, 1.3), (0.5, 1.0), (5.0, 1.2)])
+def test_the_bounds_of_the_gating_hold(kl_bound: float, least: float) -> None:
+    rng = stream(1)
+    log_q, expected = log_normalised(rng.standard_normal((200, 5))), 7 * rng.standard_normal((200, 5)) - 100
+    step = gating_step(log_q, expected, kl_bound, least)
+    log_pi = log_normalised(step.keep * log_q + step.gain * expected)
+    kl, entropy = divergence(log_pi, log_q), entropy_of(log_pi)
+    np.testing.assert_allclose([kl, entropy], [step.kl, step.entropy])
+    assert kl <= kl_bound * 1.01
+    assert entropy >= least - 0.005
+    assert kl == pytest.approx(kl_bound, rel=0.01) or entropy == pytest.approx(least, abs=0.005), "one of them binds"
+    assert (np.exp(log_pi) * expected).sum(axis=1).mean() > (np.exp(log_q) * expected).sum(axis=1).mean() + 0.3
+
+
+def test_the_gating_step_finds_the_optimum_of_a_general_optimiser() -> None:
+    rng = stream(2)
+    log_q, expected = log_normalised(rng.standard_normal((2, 3))), rng.standard_normal((2, 3))
+    kl_bound, least = 0.3, 0.85
+
+    def log_pi(x: Array) -> Array:
+        return log_normalised(x.reshape(2, 3))
+
+    best = minimize(
+        lambda x: -float((np.exp(log_pi(x)) * expected).sum(axis=1).mean()),
+        log_q.ravel(),
+        method="SLSQP",
+        constraints=[
+            {"type": "ineq", "fun": lambda x: kl_bound - divergence(log_pi(x), log_q)},
+            {"type": "ineq", "fun": lambda x: entropy_of(log_pi(x)) - least},
+        ],
+        options={"maxiter": 500, "ftol": 1e-12},
+    )
+    assert best.success
+    step = gating_step(log_q, expected, kl_bound, least)
+    ours = log_normalised(step.keep * log_q + step.gain * expected)
+    np.testing.assert_allclose(np.exp(ours), np.exp(log_pi(best.x)), atol=2e-3)
+
+
+def test_an_entropy_out_of_reach_is_approached_inside_the_trust_region() -> None:
+    log_q = np.log(np.tile([0.97, 0.01, 0.01, 0.01], (50, 1)))
+    step = gating_step(log_q, stream(3).standard_normal((50, 4)), 0.02, np.log(4))
+    assert step.kl <= 0.0202
+    assert step.entropy > 1.2 * entropy_of(log_q)
+
+
+def test_after_an_update_the_mixture_has_the_bounds_it_was_asked_for() -> None:
+    """Measured on the distributions themselves; the gating's contexts are a sample, so its bounds hold nearly."""
+    task = Bimodal()
+    config = LaDiPSConfig(
+        components=6, iterations=30, batch=100, history=3, kl_expert=0.02, kl_gating=0.03, gating_entropy=np.log(3)
+    )
+    learner = LaDiPS(config, space_of(task), stream(0))
+    contexts = np.linspace(-1, 1, 400)[:, None]
+    largest_expert = largest_gating = 0.0
+    for _ in range(30):
+        before = learner.options
+        advance(learner, task)
+        after = learner.options
+        assert len(after) == len(before)
+        inputs = np.broadcast_to(contexts[::8], (6, 50, 1))
+        largest_expert = max(largest_expert, float(kl_divergence(after.experts, before.experts, inputs).min()))
+        largest_gating = max(largest_gating, divergence(after.log_gating(contexts), before.log_gating(contexts)))
+        assert entropy_of(after.log_gating(contexts)) > np.log(3) - 0.05
+    assert 0.015 < largest_gating < 0.036
+    assert 0.002 < largest_expert < 0.03
+
+
+def test_the_new_gating_is_the_old_one_times_the_exponential_of_the_values() -> None:
+    task = Unimodal()
+    config = LaDiPSConfig(components=4, iterations=3, batch=300, history=1, kl_gating=0.2, gating_entropy=0.1)
+    learner = trained(task, config)
+    rng = stream(5)
+    contexts = rng.uniform(task.context_low, task.context_high, (50, 2))
+    rows, importance = rng.integers(0, 300, (4, 200)), np.ones((4, 200))
+    units = learner._unit.select(np.zeros(4, dtype=np.intp))
+    own = learner.episodes.contexts[rows]
+    number = np.arange(4.0)[:, None]
+    targets = np.sin(own[:, :, 0]) * number - own[:, :, 1] ** 2 + number
+    values = fit_quadratic(units, own[:, :, :0], own, targets, importance)
+    before = learner.options
+    after = learner._gated(before, values)
+    z = (contexts - [0.0, 1.5]) / [0.5, 0.75]
+    expected = np.stack(
+        [
+            values.level[k] + z @ values.slope[k, :, 0] - 0.5 * ((z @ values.curvature[k]) * z).sum(axis=1)
+            for k in range(4)
+        ],
+        axis=1,
+    )
+    change = after.log_gating(contexts)
+    # two unknown numbers, the same for all contexts and options, explain the new gating
+    old = before.log_gating(contexts)
+    centred = [v - v.mean(axis=1, keepdims=True) for v in (change, old, expected)]
+    design = np.stack([centred[1].ravel(), centred[2].ravel()], axis=1)
+    factors, residual, *_ = np.linalg.lstsq(design, centred[0].ravel(), rcond=None)
+    assert residual[0] < 1e-16
+    assert 0 < factors[0] <= 1
+    assert factors[1] > 0
+
+
+def test_experience_is_shared_by_truncated_importance() -> None:
+    task = Unimodal()
+    learner = LaDiPS(LaDiPSConfig(components=3, batch=400, history=1), space_of(task), stream(0))
+    log_importance = 3 * stream(1).standard_normal((3, 400))
+    rows, importance = learner._share(log_importance)
+    count = 3 * 21  # three for each feature of five variables
+    assert rows.shape == importance.shape == (3, count)
+    for k in range(3):
+        best = np.argsort(log_importance[k])[-count:]
+        assert set(rows[k]) == set(best)
+        weights = np.minimum(np.exp(log_importance[k, rows[k]]), np.median(np.exp(log_importance[k, rows[k]])))
+        np.testing.assert_allclose(importance[k], weights / weights.mean())
+        assert 1 / ((importance[k] / count) ** 2).sum() >= count / 2
+
+
+def test_an_option_that_was_hardly_drawn_learns_from_the_episodes_of_the_others() -> None:
+    task = Unimodal()
+    learner = LaDiPS(LaDiPSConfig(components=2, batch=500, history=1, kl_expert=0.05), space_of(task), stream(0))
+    start = learner.options
+    shared = start.experts.select(np.array([0, 0]))
+    learner.options = Mixture(np.log([1 - 1e-5, 1e-5]), start.contexts.select(np.array([0, 0])), shared)
+    advance(learner, task)
+    np.testing.assert_allclose(learner.options.experts.bias[1], learner.options.experts.bias[0], atol=1e-9)
+    assert np.abs(learner.options.experts.bias[1] - start.experts.bias[0]).max() > 0.05
+
+
+def test_a_unimodal_task_is_solved_exactly() -> None:
+    task = Unimodal()
+    config = LaDiPSConfig(components=2, iterations=120, batch=200, history=2, kl_expert=0.3, gating_entropy=0.5)
+    mixture = trained(task, config).mixture()
+    assert mixture is not None
+    for k in range(len(mixture)):
+        np.testing.assert_allclose(mixture.experts.gain[k], task.gain, atol=1e-3)
+        np.testing.assert_allclose(mixture.experts.bias[k], task.bias, atol=1e-3)
+
+
+def test_the_bimodal_task_is_solved_in_every_context() -> None:
+    """Nothing in its objective asks an option for another way than its neighbour's."""
+    task = Bimodal()
+    config = LaDiPSConfig(components=6, iterations=80, batch=100, history=3, kl_expert=0.2, kl_gating=0.05)
+    contexts = np.linspace(-0.9, 0.9, 50)[:, None]
+    for seed in range(3):
+        mixture = trained(task, config, seed).mixture()
+        assert mixture is not None
+        means = mixture.component_means(contexts, mixture.sample_components(contexts, stream(0)))
+        assert task.evaluate(contexts, means, stream(0)).success.mean() > 0.9
+        assert entropy_of(mixture.log_gating(contexts)) > np.log(3) - 0.1
+
+
+def test_every_state_continues_bit_for_bit() -> None:
+    task, config = Bimodal(), LaDiPSConfig(components=4, iterations=6, batch=50, history=3)
+    helpers.assert_continues_bit_for_bit(lambda seed: LaDiPS(config, space_of(task), stream(seed)), task)
+
+
+def test_it_trains_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--learner", "ladips", "--components", "40", "--iterations", "12", "--batch", "200"]
+    assert main(["train", "planar-reacher", *flags, "--out", "run", "--quiet"]) == 0
+    run = Run.open(Path("run"))
+    tuned = LaDiPSConfig(components=40, iterations=12, batch=200, kl_expert=0.01, gating_entropy=np.log(5))
+    assert run.config.settings == tuned
+    assert [row["episodes"] for row in run.read_metrics()] == [2000, 2400]
+    assert main(["eval", "run", "--json"]) == 0
+    assert '"learner": "ladips"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kl_expert": 0.0}, "kl_expert: expected above 0"),
+        ({"kl_gating": -1.0}, "kl_gating"),
+        ({"gating_entropy": 4.0}, "gating_entropy: expected at most log"),
+    ],
+)
+def test_impossible_settings_are_refused(change: dict[str, float], message: str) -> None:
+    with pytest.raises(SvslError, match=message):
+        replace(LaDiPSConfig(), **change)  # type: ignore[arg-type]
+
+
+def test_too_few_episodes_for_the_model_are_refused() -> None:
+    with pytest.raises(SvslError, match="batch and history: expected at least 63 episodes together"):
+        LaDiPS(LaDiPSConfig(components=3, batch=10, history=6), space_of(Unimodal()), stream(0))

@@ -1,0 +1,198 @@
+"""The skill library: queries against the mixture's definition, files that must be refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import multivariate_normal
+
+from svsl import SkillLibrary, SvslError
+from svsl.model.files import read_safetensors, write_safetensors
+from svsl.model.gaussians import LinearGaussian
+from svsl.model.mixture import Mixture
+from svsl.model.random import stream
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+@pytest.fixture
+def library() -> SkillLibrary:
+    rng = stream(0)
+    contexts = LinearGaussian.unconditional(rng.normal(size=(4, 2)), np.tril(rng.uniform(0.3, 1, (4, 2, 2))))
+    experts = LinearGaussian.build(
+        rng.normal(size=(4, 3, 2)), rng.normal(size=(4, 3)), np.tril(rng.uniform(0.3, 1, (4, 3, 3)))
+    )
+    mixture = Mixture(np.log(np.array([0.1, 0.2, 0.3, 0.4])), contexts, experts)
+    return SkillLibrary(mixture, np.array([-1.0, -1.0]), np.array([1.0, 1.0]), {"task": "toy"})
+
+
+def test_queries_equal_the_definition(library: SkillLibrary) -> None:
+    context, theta = np.array([0.3, -0.2]), np.array([0.5, 0.1, -0.4])
+    parts = library.components
+    prior = [p.weight * multivariate_normal(p.context_mean, p.context_cov).pdf(context) for p in parts]
+    gating = np.array(prior) / sum(prior)
+    density = [multivariate_normal(p.gain @ context + p.bias, p.cov).pdf(theta) for p in parts]
+    np.testing.assert_allclose(library.gating(context), gating, rtol=1e-10)
+    np.testing.assert_allclose(library.log_prob(context, theta), np.log(gating @ density), rtol=1e-10)
+    np.testing.assert_allclose(
+        library.responsibilities(context, theta), gating * density / (gating @ density), rtol=1e-9
+    )
+    np.testing.assert_allclose(library.mean(context, 2), parts[2].gain @ context + parts[2].bias, rtol=1e-12)
+
+
+def test_batches_equal_single_contexts(library: SkillLibrary) -> None:
+    rng = stream(1)
+    contexts, thetas = rng.normal(size=(5, 2)), rng.normal(size=(5, 3))
+    for row in range(5):
+        np.testing.assert_allclose(library.gating(contexts)[row], library.gating(contexts[row]), rtol=1e-12)
+        np.testing.assert_allclose(
+            library.log_prob(contexts, thetas)[row], library.log_prob(contexts[row], thetas[row]), rtol=1e-12
+        )
+        np.testing.assert_allclose(library.mean(contexts, np.arange(5) % 4)[row], library.mean(contexts[row], row % 4))
+    np.testing.assert_allclose(library.log_prob(contexts[0], thetas), library.log_prob(contexts[[0] * 5], thetas))
+
+
+def test_samples_follow_the_policy(library: SkillLibrary) -> None:
+    context = np.array([0.1, 0.2])
+    skills = library.sample(np.broadcast_to(context, (40_000, 2)), stream(2))
+    share = np.bincount(skills.component, minlength=4) / 40_000
+    np.testing.assert_allclose(share, library.gating(context), atol=0.01)
+    for k in np.flatnonzero(share > 0.1):
+        own = skills.theta[skills.component == k]
+        np.testing.assert_allclose(own.mean(axis=0), library.mean(context, k), atol=0.05)
+        np.testing.assert_allclose(np.cov(own.T), library.components[k].cov, atol=0.06)
+    np.testing.assert_allclose(skills.log_prob[:10], library.log_prob(context, skills.theta[:10]), rtol=1e-10)
+    one = library.sample(context, stream(3))
+    assert one.theta.shape == (3,)
+    assert one.log_prob == pytest.approx(library.log_prob(context, one.theta))
+
+
+def test_the_choice_of_skills_in_a_context(library: SkillLibrary) -> None:
+    context = np.array([0.1, 0.2])
+    gating = library.gating(context)
+    skills = library.skills(context, min_gating=0.1)
+    assert [skill.component for skill in skills] == [k for k in np.argsort(-gating) if gating[k] >= 0.1]
+    assert 1 <= len(skills) < len(library.skills(context, min_gating=0.0)) == 4
+    for skill in skills:
+        np.testing.assert_array_equal(skill.theta, library.mean(context, skill.component))
+        assert skill.gating == gating[skill.component]
+        assert skill.log_prob == pytest.approx(library.log_prob(context, skill.theta), rel=1e-12)
+    assert library.skills(context, min_gating=1.1) == []
+    drawn = library.sample(context, stream(4))
+    assert drawn.gating == pytest.approx(gating[drawn.component])
+    with pytest.raises(SvslError, match=r"context: expected one of shape \(2,\), got \(3, 2\)"):
+        library.skills(np.zeros((3, 2)))
+
+
+def test_saved_and_loaded_it_is_the_same(library: SkillLibrary, tmp_path: Path) -> None:
+    library.save(tmp_path / "lib.safetensors")
+    loaded = SkillLibrary.load(tmp_path / "lib.safetensors")
+    context = np.array([0.4, 0.4])
+    np.testing.assert_allclose(loaded.gating(context), library.gating(context), rtol=1e-12)
+    np.testing.assert_allclose(loaded.mean(context, 1), library.mean(context, 1), rtol=1e-12)
+    np.testing.assert_allclose(loaded.components[3].cov, library.components[3].cov, rtol=1e-12)
+    assert loaded.metadata == {"task": "toy"}
+    assert len(loaded) == 4
+    library.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "lib.safetensors").read_bytes()
+
+
+def _not_positive(arrays: Arrays) -> None:
+    arrays["cov"] = np.array(arrays["cov"])
+    arrays["cov"][1] = -np.eye(3)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_not_positive, "'cov': a covariance is not positive definite"),
+        (lambda a: a.update(cov=np.asarray(a["cov"]) + np.triu(np.ones((3, 3)), 1)), "not symmetric"),
+        (lambda a: a.pop("gain"), "array 'gain' is missing"),
+        (lambda a: a.pop("bias"), "array 'bias' is missing"),
+        (lambda a: a.pop("context_low"), "array 'context_low' is missing"),
+        (lambda a: a.update(bias=np.array(0.5)), "expected float64"),
+        (lambda a: a.update(bias=np.zeros((4, 2))), "expected float64"),
+        (lambda a: a.update(bias=np.full((4, 3), np.nan)), "not finite"),
+        (lambda a: a.update(log_weights=np.zeros(4)), "do not sum to 1"),
+        (lambda a: a.update(context_high=np.array([-2.0, 1.0])), "context box is empty"),
+        (lambda a: a.update(cov=np.asarray(a["cov"]).astype(np.float32)), "got float32"),
+    ],
+)
+def test_broken_content_is_refused(library: SkillLibrary, tmp_path: Path, spoil: object, message: str) -> None:
+    path = tmp_path / "lib.safetensors"
+    library.save(path)
+    arrays, header = read_safetensors(path, "library")
+    assert callable(spoil)
+    spoil(arrays)
+    write_safetensors(path, arrays, header)
+    with pytest.raises(SvslError, match=message) as caught:
+        SkillLibrary.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_other_files_are_refused(library: SkillLibrary, tmp_path: Path) -> None:
+    path = tmp_path / "lib.safetensors"
+    with pytest.raises(SvslError, match="no such skill library"):
+        SkillLibrary.load(path)
+    library.save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SvslError, match="not a readable skill library"):
+        SkillLibrary.load(path)
+    path.write_text("hello")
+    with pytest.raises(SvslError, match="not a readable skill library"):
+        SkillLibrary.load(path)
+    write_safetensors(path, {"a": np.zeros(2)}, {})
+    with pytest.raises(SvslError, match="no skill library"):
+        SkillLibrary.load(path)
+    write_safetensors(path, {"a": np.zeros(2)}, {"format": "svsl-skill-library", "version": 99})
+    with pytest.raises(SvslError, match="version 99, this svsl reads version 1"):
+        SkillLibrary.load(path)
+
+
+def test_wrong_queries_say_what_was_expected(library: SkillLibrary) -> None:
+    with pytest.raises(SvslError, match=r"context: expected shape \(2,\) or \(n, 2\), got \(3,\)"):
+        library.gating(np.zeros(3))
+    with pytest.raises(SvslError, match="component: expected whole numbers from 0 to 3, got 4"):
+        library.mean(np.zeros(2), 4)
+    with pytest.raises(SvslError, match="context: has values that are NaN or infinite"):
+        library.sample([0.0, np.nan], stream(0))
+    with pytest.raises(SvslError, match="context: expected 2 numbers, got 'here'"):
+        library.gating("here")
+    with pytest.raises(SvslError, match="2 rows against 3"):
+        library.log_prob(np.zeros((2, 2)), np.zeros((3, 3)))
+
+
+def test_a_library_in_one_line(library: SkillLibrary) -> None:
+    told = replace(library, metadata={"task": "toy"})
+    assert repr(told) == "SkillLibrary(toy: 4 components, 2 context dimensions, 3 parameters)"
+    assert "\n" not in repr(library.mixture)
+
+
+def test_the_box_is_known(library: SkillLibrary) -> None:
+    middle = 0.5 * (library.context_low + library.context_high)
+    beyond = library.context_high + np.array([0.0, 1e-9])
+    assert library.contains(middle)
+    assert not library.contains(beyond)
+    assert library.contains([library.context_low, beyond, library.context_high]).tolist() == [True, False, True]
+
+
+def test_the_folder_of_a_run_is_its_library(library: SkillLibrary, tmp_path: Path) -> None:
+    with pytest.raises(SvslError, match="there is no such skill library"):
+        SkillLibrary.load(tmp_path)
+    library.save(tmp_path / "library.safetensors")
+    assert len(SkillLibrary.load(tmp_path)) == 4
+
+
+def test_using_a_library_imports_numpy_and_safetensors_only() -> None:
+    code = "import sys, json; from svsl import SkillLibrary; print(json.dumps([m.split('.')[0] for m in sys.modules]))"
+    loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout))
+    assert {"numpy", "safetensors"} <= loaded
+    assert not loaded & {"scipy", "matplotlib", "rich", "tyro", "threadpoolctl", "mujoco", "gymnasium", "torch"}

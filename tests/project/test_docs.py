@@ -1,0 +1,155 @@
+"""The site builds without a warning, and every command of the README and of `docs/` works as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pages import PAGES, ROOT, inline, parse_only, run, shell, write_modules
+from svsl import SvslError
+from svsl.runs.folder import Run
+from svsl.runs.sources import open_library
+
+# results.md shows the commands of full-size runs; the others have tests of their own below
+IN_ORDER = sorted(set(PAGES) - {"results.md", "library.md", "own-task.md", "tutorial.md"})
+BEFORE = {
+    "reproduce.md": [
+        f"    svsl train planar-reacher --beta {beta} --seed {seed} --out runs/{name}-seed{seed}"
+        for name, beta in (("a", 1), ("b", 2))
+        for seed in (0, 1)
+    ]
+}
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    # quiet would hide the warnings from strict, too
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(
+        build, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    pages = {path.name: path.read_text() for path in (tmp_path / "site").glob("*.html")}
+    assert {path.removesuffix(".md") + ".html" for path in PAGES if path != "README.md"} <= set(pages)
+    fetched = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="?(?:https?:)?//[^>]*>', "".join(pages.values()))
+    assert not fetched, "the pages open from disk, without a network"
+    for name in (
+        "svsl.SkillLibrary.sample",
+        "svsl.tasks.mujoco_task.MujocoTask",
+        "svsl.learners.svsl_config.SVSLConfig.alpha",
+    ):
+        assert f'id="{name}"' in pages["api.html"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_is_understood(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_modules(PAGES[page], monkeypatch)
+    for words in [*shell(PAGES[page]), *inline(PAGES[page])]:
+        parse_only(words, monkeypatch)
+
+
+def test_a_wrong_flag_or_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for line in (
+        "svsl train planar-reacher --alfa 1",
+        "svsl reproduce golf",
+        "svsl train golf",
+        "python examples/06.py",
+    ):
+        with pytest.raises((AssertionError, SvslError)):
+            parse_only(line.split(), monkeypatch)
+    assert shell("    svsl eval A; svsl plot $s  # words\n    X=1 svsl tasks\nsvsl tasks\n") == [
+        ["svsl", "eval", "A"], ["svsl", "plot", "0"], ["svsl", "tasks"]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("page", [page for page in IN_ORDER if shell(PAGES[page])])
+def test_the_commands_of_a_page_work_in_their_order(
+    page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_modules(PAGES[page], monkeypatch)
+    for words in shell("\n".join(BEFORE.get(page, [])) + "\n" + PAGES[page]):
+        run(words, monkeypatch)
+    assert not re.search("^error", capfd.readouterr().out, re.MULTILINE)
+
+
+def test_the_tutorial_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    (use,) = write_modules(PAGES["tutorial.md"], monkeypatch)
+    assert Path("my_task.py").read_text() in PAGES["README.md"]
+    for words in shell(PAGES["tutorial.md"]):
+        run(words, monkeypatch, fully=True)
+    for name in ("contexts", "postures"):
+        assert Path(f"runs/first/figures/{name}.png").is_file()
+    *skills, drawn = _python(use)
+    angles = [float(line.rstrip("]").split()[-1]) for line in skills]
+    assert min(angles) < 0.5 < 1.1 < max(angles), "a flat throw and a lob"
+    assert len(drawn.strip("[]").split()) == 2
+
+
+def test_the_readme_and_its_library_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, use = write_modules(PAGES["README.md"], monkeypatch)
+    assert int(_python(train + "\nprint(len(library))")[0]) > 1
+    for words in (words for words in shell(PAGES["README.md"]) if "my_task:Throw" in words):
+        run(words, monkeypatch)
+    assert _python(use + "\nprint(len(skill.theta), library.gating([4.0]).sum().round(6))") == ["2 1.0"]
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^    make ([\w-]+)", PAGES["README.md"] + (ROOT / "CONTRIBUTING.md").read_text(), re.M):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_page_on_libraries(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (use,) = write_modules(PAGES["library.md"], monkeypatch)
+    # a quarter of an hour of simulation: the same flags with the smallest numbers
+    for words in shell(PAGES["library.md"]):
+        run(words, monkeypatch, fully="beer-pong" not in words)
+    out = capsys.readouterr().out
+    assert "before" in out
+    assert "table    both.csv" in out
+    first, grown = Run.open(Path("runs/first")).load_library(), Run.open(Path("runs/first-extended")).load_library()
+    changed = Run.open(Path("runs/changed"))
+    assert len(first) <= len(grown) <= len(first) + 2
+    assert changed.config.task_options == {"free_first_joint": False}
+    assert len(open_library("both.safetensors")[0]) == len(grown) + len(changed.load_library())
+    assert len(open_library("few.safetensors")[0]) <= len(open_library("heavy.safetensors")[0]) <= len(grown)
+    assert Run.open(Path("runs/narrow")).config.task_options["cup_radius"] == 0.04
+    assert len(_python(use)) >= 2
+
+
+def test_the_page_on_own_tasks(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("imageio", reason="Gymnasium's MuJoCo environments need it")
+    (script,) = write_modules(PAGES["own-task.md"], monkeypatch)
+    for words in shell(PAGES["own-task.md"]):
+        run(words, monkeypatch)
+        assert not re.search("^error", capfd.readouterr().out, re.MULTILINE)
+    Path("script.py").write_text(script)  # other processes import it
+    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, check=True)
+    assert len(done.stdout.strip("[]\n").split()) == 8
+
+
+def test_every_example_is_listed() -> None:
+    numbered = sorted(path.name for path in (ROOT / "examples").glob("[0-9]*.py"))
+    assert re.findall(r"^\| `(\d\d_\w+\.py)`", PAGES["examples.md"], re.MULTILINE) == numbered
+    assert set(re.findall(r"`(\d\d_\w+\.py)`", PAGES["own-task.md"])) <= set(numbered)
+
+
+def test_the_settings_named_are_the_presets() -> None:
+    from svsl.learners.registry import find_preset
+
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGES["settings.md"], re.MULTILINE)
+    names = ("", "planar-reacher", "beer-pong", "table-tennis")
+    for setting, cells in rows:
+        for name, cell in zip(names, cells.split(" | "), strict=False):
+            assert float(cell) == getattr(find_preset(name).settings, setting), (setting, name)
+        told = [float(value) for value in cells.split(" | ")[-1].split(", ")]
+        kinds = [find_preset("reacher5", name=kind).settings for kind in ("dense", "last10", "last2")]
+        own = [float(getattr(kind, setting)) for kind in kinds]
+        assert told * (len(own) // len(told)) == own, setting
+    assert len(rows) == 7
+
+
+def _python(code: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()

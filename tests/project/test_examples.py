@@ -1,0 +1,43 @@
+"""The numbered examples that train, run small; `test_robot_example.py` has the last one."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pages import ROOT, shell
+from svsl.cli import main
+from svsl.runs.folder import Run
+
+EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("0[1-4]_*.py"))
+SMALL = ["--components", "1", "--iterations", "4", "--test-contexts", "5", "--quiet", "--out", "run"]
+
+
+@pytest.fixture
+def example(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    if request.param.startswith("03"):
+        pytest.importorskip("imageio", reason="Gymnasium's MuJoCo environments need it")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    return importlib.import_module(request.param)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, indirect=True)
+def test_an_example_checks_and_trains_as_its_docstring_says(
+    example: ModuleType, capfd: pytest.CaptureFixture[str]
+) -> None:
+    check, train = [words[1:] for words in shell(example.__doc__ or "")]
+    assert check[0] == "check-task"
+    assert main(check) == 0
+    findings = capfd.readouterr().out
+    assert "error" not in findings
+    assert "warning" not in findings
+    workers = [] if example.__name__.startswith("01") else ["--workers", "0"]
+    assert main([*train, *SMALL, *workers]) == 0
+    library = Path("run/library.safetensors").read_bytes()
+    settings = Run.open(Path("run")).config
+    assert example.main([*SMALL, *workers, "--overwrite"]) == 0
+    assert Path("run/library.safetensors").read_bytes() == library, "the script has the settings of its docstring"
+    assert Run.open(Path("run")).config == settings

@@ -1,0 +1,309 @@
+"""Runs on disk: interruption at any moment, bad returns, full disks, broken files."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from svsl import Outcome, SkillLibrary, SvslError
+from svsl.learners.registry import find_preset
+from svsl.learners.svsl_config import SVSLConfig
+from svsl.model.gaussians import Array
+from svsl.runs.config import RunConfig
+from svsl.runs.folder import MetricsRow, Run
+from svsl.runs.training import Status, Trainer
+from toys import Bimodal, Unimodal
+
+SMALL = SVSLConfig(components=3, iterations=12, finetune_every=4, weight_iterations=5, kl_expert=0.1)
+
+
+def config(task: str = "toys:Unimodal", seed: int = 0, settings: SVSLConfig = SMALL) -> RunConfig:
+    return RunConfig(task, {}, "svsl", settings, seed)
+
+
+def silent(status: Status) -> None:
+    pass
+
+
+def train(folder: Path, run_config: RunConfig) -> Run:
+    run = Run.create(folder, run_config)
+    assert Trainer(run).train(silent)
+    return run
+
+
+def timeless(rows: list[MetricsRow]) -> list[MetricsRow]:
+    return [{name: value for name, value in row.items() if name != "wall_s"} for row in rows]
+
+
+def stamp(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def test_same_seed_same_library_and_another_seed_another(tmp_path: Path) -> None:
+    first, second = train(tmp_path / "a", config()), train(tmp_path / "b", config())
+    assert first.library_path.read_bytes() == second.library_path.read_bytes()
+    assert timeless(first.read_metrics()) == timeless(second.read_metrics())
+    third = train(tmp_path / "c", config(seed=1))
+    assert first.library_path.read_bytes() != third.library_path.read_bytes()
+
+
+def test_stopped_after_any_batch_it_ends_the_same(tmp_path: Path) -> None:
+    straight = train(tmp_path / "straight", config())
+    run = Run.create(tmp_path / "stopped", config())
+    rounds = 0
+    while not Trainer(run).train(silent, stop=lambda: True):  # one batch at a time, each in a new trainer
+        rounds += 1
+        run = Run.open(run.folder)
+    assert rounds > 60
+    assert run.library_path.read_bytes() == straight.library_path.read_bytes()
+    assert timeless(run.read_metrics()) == timeless(straight.read_metrics())
+
+
+def test_killed_at_random_moments_it_ends_the_same(tmp_path: Path) -> None:
+    flags = ["--components", "10", "--iterations", "60", "--quiet", "--checkpoint-s", "0.02"]
+    command = [sys.executable, "-m", "svsl"]
+    train_command = [*command, "train", "toys:Unimodal", *flags]
+    subprocess.run([*train_command, "--out", "straight"], check=True)
+    chance, checkpoint = random.Random(0), Path("killed/checkpoint.safetensors")
+    process = subprocess.Popen([*train_command, "--out", "killed"])
+    for _ in range(5):
+        seen = stamp(checkpoint)
+        while stamp(checkpoint) == seen and process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0, 0.05))
+        process.kill()
+        process.wait()
+        assert not Path("killed/library.safetensors").exists(), "it finished before it could be killed"
+        process = subprocess.Popen([*command, "resume", "killed", "--quiet", "--checkpoint-s", "0.02"])
+    assert process.wait() == 0
+    straight, killed = Run.open(Path("straight")), Run.open(Path("killed"))
+    assert killed.library_path.read_bytes() == straight.library_path.read_bytes()
+    assert timeless(killed.read_metrics()) == timeless(straight.read_metrics())
+
+
+def test_ctrl_c_saves_and_resume_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "svsl"]
+    flags = ["--components", "400", "--iterations", "400", "--checkpoint-s", "1000"]
+    process = subprocess.Popen(
+        [*command, "train", "toys:Unimodal", *flags], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    metrics = Path("runs/toys.Unimodal-seed0/metrics.jsonl")
+    while not (metrics.exists() and metrics.read_text().count("\n") >= 2):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped and saved; svsl resume runs/toys.Unimodal-seed0 goes on" in errors
+    assert "Traceback" not in errors
+    run = Run.open(Path("runs/toys.Unimodal-seed0"))
+    trainer = Trainer(run)
+    assert trainer.rows >= 2
+    episodes = trainer.episodes
+    assert not trainer.train(silent, stop=lambda: True)
+    assert trainer.episodes > episodes > 0
+
+
+def test_bad_returns_are_counted_and_never_learned_from(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", config("toys:SometimesNan", settings=replace(SMALL, components=1, iterations=150)))
+    last = run.read_metrics()[-1]
+    bad_share = last["nonfinite_returns"] / last["episodes"]
+    assert 0.04 < bad_share < 0.2
+    library = SkillLibrary.load(run.library_path)
+    assert np.isfinite(library.mixture.experts.bias).all()
+    # it learned all the same: the initial distribution returns about -40
+    assert last["return_sampled"] > -15
+
+
+def test_the_penalty_of_the_task_or_the_worst_return_replaces_bad_ones(tmp_path: Path) -> None:
+    trainer = Trainer(Run.create(tmp_path / "run", config()))
+    returns = np.array([-1.0, np.nan, -7.0, np.inf])
+    np.testing.assert_array_equal(trainer._finite(returns), [-1, -7, -7, -7])
+    np.testing.assert_array_equal(trainer._finite(np.array([-np.inf, -2.0])), [-7, -2])
+    assert trainer.nonfinite == 3
+    trainer.penalty = -50.0
+    np.testing.assert_array_equal(trainer._finite(returns), [-1, -50, -7, -50])
+
+
+def test_a_task_without_any_finite_return_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SvslError, match="nothing to learn from"):
+        train(tmp_path / "run", config("toys:AlwaysNan"))
+
+
+def test_an_error_in_the_task_names_the_place_and_keeps_the_run(tmp_path: Path) -> None:
+    with pytest.raises(SvslError, match=r"ZeroDivisionError: the robot is on fire \(toys.py line \d+\)"):
+        train(tmp_path / "run", config("toys:Crashes"))
+    assert not Run.open(tmp_path / "run").finished
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.create(tmp_path / "run", config())
+    Trainer(run).train(silent, stop=lambda: True)
+    before = run.checkpoint_path.read_bytes()
+
+    def no_space(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", no_space)
+    with pytest.raises(SvslError, match=r"No space left on device.*the last checkpoint is whole"):
+        Trainer(run).train(silent, stop=lambda: True)
+    monkeypatch.undo()
+    assert run.checkpoint_path.read_bytes() == before
+    assert [p.name for p in run.folder.iterdir() if p.name.startswith(".checkpoint")] == []
+    assert Trainer(run).train(silent)
+
+
+def test_broken_checkpoints_and_configs_are_refused(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", config())
+    Trainer(run).train(silent, stop=lambda: True)
+    whole = run.checkpoint_path.read_bytes()
+    run.checkpoint_path.write_bytes(whole[:200])
+    with pytest.raises(SvslError, match="not a readable checkpoint"):
+        Trainer(run)
+    run.checkpoint_path.write_bytes(whole)
+    other = json.loads((run.folder / "config.json").read_text())
+    other["task"] = "planar-reacher"
+    (run.folder / "config.json").write_text(json.dumps(other))
+    with pytest.raises(
+        SvslError, match=r"was changed since the checkpoint \(task from toys:Unimodal to planar-reacher"
+    ):
+        Trainer(Run.open(run.folder))
+    with pytest.raises(SvslError, match="does not fit the task toys:Unimodal as it is now"):
+        Trainer(run, task=Bimodal())
+    changed = replace(run.config, seed=5, settings=replace(SMALL, alpha=3.0))
+    with pytest.raises(SvslError, match=r"\(seed from 0 to 5; settings.alpha from 0.001 to 3.0\)"):
+        Trainer(Run(run.folder, changed))
+    (run.folder / "config.json").write_text("{")
+    with pytest.raises(SvslError, match="not a readable configuration"):
+        Run.open(run.folder)
+    other["settings"]["no_such_setting"] = 1
+    (run.folder / "config.json").write_text(json.dumps(other))
+    with pytest.raises(SvslError, match="cannot continue"):
+        Run.open(run.folder)
+
+
+def test_two_processes_cannot_train_in_one_folder(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", config())
+    with run.lock(), pytest.raises(SvslError, match="being trained by another process"):
+        Trainer(run).train(silent)
+
+
+def test_metrics_of_a_killed_process_may_end_in_half_a_line(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", config())
+    run.append_metrics({"episodes": 1, "return_mean": float("nan")})
+    with open(run.metrics_path, "a") as file:
+        file.write('{"episodes": 2')
+    assert run.read_metrics() == [{"episodes": 1, "return_mean": None}]
+    run.truncate_metrics(1)
+    assert run.metrics_path.read_text().count("\n") == 1
+
+
+def test_a_power_cut_costs_no_row_that_a_checkpoint_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.create(tmp_path / "run", config())
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    run.append_metrics({"episodes": 1})
+    assert run.metrics_path.stat().st_ino in synced
+    with open(run.metrics_path, "ab") as file:
+        file.write(b"\0" * 40 + b"\n" + b'{"episodes": 3}\n')
+    assert [row["episodes"] for row in run.read_metrics()] == [1, 3]
+
+
+def test_what_a_killed_write_left_is_removed(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", config())
+    for name in (".checkpoint.safetensors.x7_a", ".metrics.jsonl.b", ".library.safetensors.c"):
+        (run.folder / name).write_text("half")
+    Trainer(run).train(silent)
+    assert sorted(p.name for p in run.folder.iterdir() if p.name.startswith(".")) == [".lock"]
+
+
+def test_a_file_system_without_locks_is_no_other_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.create(tmp_path / "run", config())
+
+    def flock(file: object, how: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert Trainer(run).train(silent)
+
+
+class Tuple(Unimodal):
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        return cast("Any", (np.zeros(len(contexts)), np.zeros(len(contexts), bool)))
+
+
+class OnlyInTests(Unimodal):
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        if len(contexts) == 500:
+            raise ZeroDivisionError("in a test")
+        return super().evaluate(contexts, parameters, rng)
+
+
+class Lists(Unimodal):
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        good = super().evaluate(contexts, parameters, rng)
+        return Outcome(cast("Any", good.returns.tolist()), cast("Any", good.success.tolist()))
+
+
+def test_mistakes_of_a_task_are_told_in_one_line(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "tuple", config())
+    with pytest.raises(SvslError, match=r"Tuple: evaluate returned a tuple; return svsl.Outcome.* svsl resume"):
+        Trainer(run, task=Tuple()).train(silent)
+    run = Run.create(tmp_path / "tests", config())
+    with pytest.raises(SvslError, match=r"ZeroDivisionError: in a test \(test_training.py line \d+\).* svsl resume"):
+        Trainer(run, task=OnlyInTests()).train(silent)
+    assert Trainer(Run.create(tmp_path / "lists", config()), task=Lists()).train(silent)
+    task = Unimodal()
+    task.initial_cov = np.zeros((3, 3))
+    with pytest.raises(SvslError, match="initial_cov is a covariance: expected a symmetric, positive definite matrix"):
+        config().check(task)
+
+
+def test_a_folder_with_other_things_is_never_touched(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(SvslError, match="is no run folder"):
+            Run.create(tmp_path, config(), overwrite=overwrite)
+    run = train(tmp_path / "run", config())
+    (run.folder / "notes.txt").write_text("mine")
+    Run.create(run.folder, config(), overwrite=True)
+    assert (run.folder / "notes.txt").read_text() == "mine"
+    assert not run.finished
+    assert os.listdir(tmp_path / "run") != []
+
+
+def test_an_unfinished_run_already_has_a_library(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", config())
+    with pytest.raises(SvslError, match="no trained component yet"):
+        run.load_library()
+    trainer = Trainer(run)
+    trainer.train(silent, stop=lambda: trainer.learner.milestone >= 2)
+    library = run.load_library()
+    assert len(library) == 2
+    assert library.metadata["episodes"] == str(trainer.episodes)
+
+
+def test_what_was_not_simulated_is_counted_apart(tmp_path: Path) -> None:
+    settings = find_preset("beer-pong").settings
+    assert isinstance(settings, SVSLConfig)
+    tiny = replace(settings, components=1, iterations=2, weight_iterations=0)
+    run = train(tmp_path / "run", RunConfig("beer-pong", {}, "svsl", tiny, 0))
+    row = run.read_metrics()[-1]
+    apart = [row[name] for name in ("invalid_context", "invalid_duration", "invalid_path")]
+    assert min(apart) > 0
+    assert row["episodes"] == row["episodes_simulated"] + sum(apart)
+    assert row["diverged"] == 0
+    assert SkillLibrary.load(run.library_path).metadata["episodes_simulated"] == str(row["episodes_simulated"])

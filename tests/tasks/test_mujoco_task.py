@@ -1,0 +1,273 @@
+"""Tasks from one's own MuJoCo model: the example's striker against a plain loop over `mj_step`, and the servos."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from svsl import Outcome, SvslError
+from svsl.model.gaussians import Array
+from svsl.model.random import stream
+from svsl.show.playback import motion
+from svsl.show.rendering import SceneRenderer
+from svsl.simulation.primitives import throw
+from svsl.simulation.servos import add_servo, compile_model, read_model
+from svsl.tasks.check import check_task
+from svsl.tasks.mujoco_task import MujocoTask, Rollout, Scene
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
+
+PENDULUMS = """
+<mujoco>
+  <compiler angle="radian"/>
+  <option timestep="0.01" gravity="0 0 0" integrator="implicitfast"/>
+  <worldbody>
+    <body><joint name="servo" axis="0 1 0"/><geom size="0.1" pos="0.5 0 0"/>
+      <body pos="0.6 0 0"><joint name="motor" axis="0 1 0"/><geom size="0.1" pos="0.5 0 0"/>
+        <body pos="0.6 0 0"><joint name="bare" axis="0 1 0"/><geom size="0.1" pos="0.5 0 0"/></body>
+      </body>
+    </body>
+    <body name="cup" mocap="true" pos="0 0 -3"><geom size="0.1"/></body>
+    <body name="ball" pos="0 2 0"><joint name="ball" type="free"/><geom size="0.1"/></body>
+  </worldbody>
+  <actuator>
+    <position name="mine" joint="servo" kp="70" kv="3" gear="2"/>
+    <motor joint="motor" gear="-4" ctrlrange="-1 2"/>
+  </actuator>
+  <sensor><jointpos name="angle" joint="bare"/></sensor>
+  <keyframe><key qpos="0.1 0.2 0.3 0 2 0 1 0 0 0" ctrl="0.5 0.5"/></keyframe>
+</mujoco>
+"""
+
+
+class Swing(MujocoTask):
+    """Swing three joints; the context is where a cup is and how fast a ball flies."""
+
+    context_low, context_high = np.array([-1.0, 0.0]), np.array([1.0, 3.0])
+
+    def __init__(self, model: Any = PENDULUMS, **options: Any) -> None:
+        settings: dict[str, Any] = {"duration_s": 0.3, "rest_s": 0.1, "penalty": -50.0, "kp": 20.0, "kv": 2.0}
+        super().__init__(model, ("servo", "motor", "bare"), **(settings | options))
+
+    def place(self, contexts: Array, scene: Scene) -> None:
+        scene.mocap("cup")[:, 0] = contexts[:, 0]
+        scene.qvel[:, 3] = contexts[:, 1]
+        scene.joint("ball")[:, 2] = 7.0
+
+    def score(self, contexts: Array, parameters: Array, rollout: Rollout) -> Outcome:
+        angle = rollout.sensor("angle")[:, -1]
+        return Outcome(-np.abs(angle - contexts[:, 0]), angle > 0, {"ball": rollout.joint("ball")[:, -1, 0]})
+
+
+@pytest.fixture(scope="module")
+def striker() -> Any:
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        return importlib.import_module("04_own_mjcf").Striker()
+    finally:
+        sys.path.remove(str(EXAMPLES))
+
+
+def batch(task: MujocoTask, count: int) -> tuple[Array, Array]:
+    rng = stream(8)
+    contexts = rng.uniform(task.context_low, task.context_high, (count, len(task.context_low)))
+    return contexts, rng.multivariate_normal(task.initial_mean, task.initial_cov, count)
+
+
+def test_the_striker_is_a_loop_of_steps(striker: Any) -> None:
+    contexts, parameters = batch(striker, 4)
+    _, rollout = striker.simulate(contexts, parameters)
+    model = mujoco.MjModel.from_xml_path(str(EXAMPLES / "striker.xml"))  # with its motors: the torques are ours
+    kp, kv = 100.0, -striker.model.actuator_biasprm[:, 2]
+    for actuator, limit in enumerate((30.0, 15.0)):  # the same servos, by hand
+        model.actuator_gainprm[actuator, 0] = kp
+        model.actuator_biastype[actuator] = int(mujoco.mjtBias.mjBIAS_AFFINE)
+        model.actuator_biasprm[actuator, :3] = 0.0, -kp, -kv[actuator]
+        model.actuator_gear[actuator, 0], model.actuator_ctrllimited[actuator] = 1.0, False
+        model.actuator_forcelimited[actuator], model.actuator_forcerange[actuator] = True, (-limit, limit)
+    touched = False
+    for row in range(4):
+        offset, speed = (x[0] for x in throw(parameters[row].reshape(1, 2, 2), np.array([100]), 301, 0.005))
+        data = mujoco.MjData(model)
+        data.qpos[:] = 1.2, -2.4, 0.0, 0.0
+        data.mocap_pos[0, :2] = contexts[row]
+        for step in range(301):
+            assert_array_equal(rollout.qpos[row, step], data.qpos)
+            assert_array_equal(rollout.qvel[row, step], data.qvel)
+            data.ctrl[:] = np.array([1.2, -2.4]) + offset[step] + kv / kp * speed[step]
+            mujoco.mj_step(model, data)  # computes the sensors of the state before it
+            assert_array_equal(rollout.sensors[row, step], data.sensordata)
+        touched |= bool((rollout.sensor("hit")[row] > 0).any())
+    assert touched
+    assert_allclose(rollout.time_s[[0, -1]], [0, 1.5])
+    assert_allclose(rollout.sensor("puck")[..., 0], 0.28 + rollout.joint("puck_x")[..., 0], atol=1e-12)
+
+
+def test_the_striker_scores_where_the_puck_ends(striker: Any) -> None:
+    contexts, parameters = batch(striker, 30)
+    outcome = striker.evaluate(contexts, parameters, stream(0))
+    for row in range(30):
+        path = striker.trajectory(contexts[row], parameters[row])
+        distance = float(np.linalg.norm(path.ball[-1, :2] - contexts[row]))
+        assert outcome.info["distance"][row] == pytest.approx(distance)
+        if outcome.info["hit"][row]:
+            assert outcome.returns[row] == pytest.approx(-10 * min(distance, 1.0))
+        assert_array_equal(path.mocap[0, :2], contexts[row])
+    assert 0 < outcome.info["hit"].mean() < 1
+    assert {f.verdict for f in check_task(striker)} == {"ok"}
+
+
+def test_the_batch_and_the_threads_change_nothing(striker: Any) -> None:
+    contexts, parameters = batch(striker, 150)
+    contexts[40] = 3.0
+    whole = striker.evaluate(contexts, parameters, stream(0))
+    striker.workers = 1
+    for rows in (slice(0, 1), slice(30, 60), slice(None)):
+        part = striker.evaluate(contexts[rows], parameters[rows], stream(0))
+        assert_array_equal(part.returns, whole.returns[rows])
+        assert_array_equal(part.info["distance"], whole.info["distance"][rows])
+
+
+def test_contexts_set_states_and_mocap_bodies() -> None:
+    task = Swing()
+    contexts, parameters = batch(task, 3)
+    states, rollout = task.simulate(contexts, parameters)
+    assert_array_equal(rollout.qpos[:, 0], [[0.1, 0.2, 0.3, 0, 2, 7, 1, 0, 0, 0]] * 3)
+    assert_allclose(rollout.joint("ball")[:, -1, 0], contexts[:, 1] * 0.4)
+    assert_allclose(states[:, -1, 0], 0.41)
+    assert_array_equal(task.trajectory(contexts[0], parameters[0]).mocap, [[contexts[0, 0], 0, -3]])
+    assert len(task.trajectory(contexts[0]).states) == 1
+
+
+def test_servos_are_kept_made_of_motors_or_added() -> None:
+    model, task = Swing().model, Swing()
+    assert [model.actuator(number).name for number in range(3)] == ["mine", "motor_servo", "bare_servo"]
+    assert_array_equal(model.actuator_gainprm[:, 0], [70, 20, 20])
+    assert_array_equal(model.actuator_biasprm[:, :3], [[0, -70, -3], [0, -20, -2], [0, -20, -2]])
+    assert_array_equal(model.actuator_gear[:, 0], [2, 1, 1])
+    assert_array_equal(model.actuator_forcerange[1], [-8, 4])
+    assert_array_equal(model.actuator_forcelimited, [False, True, False])
+    assert not model.actuator_ctrllimited.any()
+    # desired positions are reached, through a gear, too
+    target = np.array([0.2, 0.0, -0.1])
+    parameters = np.zeros((1, 9))
+    parameters[0, 2::3] = target
+    slow = Swing(duration_s=4.0, rest_s=30.0, kp=200.0, kv=60.0)
+    _, rollout = slow.simulate(np.zeros((1, 2)), parameters)
+    assert_allclose(rollout.qpos[0, -1, :3], slow.start + target, atol=0.01)
+    position, velocity = task.desired(parameters)
+    _, rollout = task.simulate(np.zeros((1, 2)), parameters)
+    assert_allclose(rollout.control[..., 0], 2 * (position[..., 0] + 3 / 70 * velocity[..., 0]))
+    assert_allclose(rollout.control[..., 1], position[..., 1] + 0.1 * velocity[..., 1])
+
+
+def test_critical_damping_unless_told() -> None:
+    pendulum = """<mujoco><worldbody><body><joint name="j" type="slide"/><geom size=".1" mass="4"/></body></worldbody>
+    </mujoco>"""
+    spec = read_model(pendulum, Path())
+    assert add_servo(spec, "j", 25.0, None) == "j_servo"
+    assert_allclose(compile_model(spec).actuator_biasprm[0, :3], [0, -25, -2 * np.sqrt(25 * 4)])
+
+
+def test_what_cannot_be_run_gets_the_penalty() -> None:
+    task = Swing()
+    contexts, parameters = batch(task, 5)
+    contexts[1], contexts[2] = (3.0, -1.0), (np.nan, 1.0)
+    parameters[3] = 1e12  # blows up
+    parameters[4] = np.nan
+    outcome = task.evaluate(contexts, parameters, stream(0))
+    assert_array_equal(outcome.returns[1:], [-50 - 5, -50, -50, -50])
+    assert outcome.returns[0] > -50
+    assert_array_equal(outcome.info["simulated"], [True, False, False, True, False])
+    assert_array_equal(outcome.info["diverged"], [False, False, False, True, False])
+    assert_array_equal(outcome.success[1:], [False] * 4)
+    assert_array_equal(np.isnan(np.asarray(outcome.info["ball"], dtype=float)), [False, True, True, False, True])
+    assert task.evaluate(contexts[1:3], parameters[1:3], stream(0)).returns[0] == -55, "nothing to simulate"
+    Path("MUJOCO_LOG.TXT").unlink(missing_ok=True)
+
+
+def test_a_model_is_a_file_a_text_or_a_spec() -> None:
+    Path("mine.xml").write_text(PENDULUMS)
+    spec = mujoco.MjSpec.from_string(PENDULUMS)
+    contexts, parameters = batch(Swing(), 3)
+    expected = Swing().evaluate(contexts, parameters, stream(0)).returns
+    for model in ("mine.xml", Path("mine.xml").absolute(), spec):
+        assert_array_equal(Swing(model).evaluate(contexts, parameters, stream(0)).returns, expected)
+    assert len(spec.actuators) == 2, "the caller's spec stays as it is"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda: Swing("missing.xml"), "no model file 'missing.xml' in .*tasks or the current directory"),
+        (lambda: Swing("<mujoco><nonsense/></mujoco>"), "MuJoCo cannot read the model: .*nonsense"),
+        (lambda: Swing(PENDULUMS.replace('size="0.1"', 'size="-1"')), "MuJoCo cannot compile the model"),
+        (lambda: Swing(PENDULUMS.replace('name="bare"', 'name="b"')), "MuJoCo cannot|no hinge or slide joint 'bare'"),
+        (lambda: Swing(kp=[1.0, 2.0]), "kp: expected 3 positive numbers, one for each joint, or one for all"),
+        (lambda: Swing(tracked="cat"), "the model: Invalid name 'cat'. Valid names: .*'cup'"),
+        (lambda: Swing(initial_std=0.0), "initial_std: expected 3 positive numbers"),
+        (
+            lambda: Swing(PENDULUMS.replace("<actuator>", '<actuator><motor joint="servo"/>')),
+            "joint 'servo' has 2 actuators",
+        ),
+        (
+            lambda: Swing(PENDULUMS.replace("<motor joint=", "<velocity joint=")),
+            "actuator 'motor_servo' of joint 'motor' is neither a motor nor a position actuator",
+        ),
+    ],
+)
+def test_a_wrong_model_is_explained(change: Any, told: str) -> None:
+    with pytest.raises(SvslError, match=told):
+        change().evaluate(np.zeros((1, 2)), np.zeros((1, 9)), stream(0))
+
+
+def test_a_model_without_a_camera_is_drawn() -> None:
+    try:
+        renderer = SceneRenderer(Swing(), 80, 60)
+    except SvslError as error:
+        pytest.skip(str(error))
+    picture = renderer.last_frame(np.array([0.5, 1.0]), np.zeros(9))
+    renderer.close()
+    assert picture.shape == (60, 80, 3)
+
+
+def test_a_batch_of_which_nothing_can_be_run_is_not_scored() -> None:
+    class Strict(Swing):
+        def score(self, contexts: Array, parameters: Array, rollout: Rollout) -> Outcome:
+            assert len(contexts)
+            return super().score(contexts, parameters, rollout)
+
+    task = Strict()
+    contexts, parameters = batch(task, 200)
+    contexts[:150] += 10.0  # the first batch of 128 lies outside as a whole
+    outcome = task.evaluate(contexts, parameters, stream(0))
+    assert (outcome.returns[:150] < -50).all()
+    ball = np.asarray(outcome.info["ball"], dtype=np.float64)
+    assert np.isnan(ball[:150]).all()
+    assert np.isfinite(ball[150:]).all()
+    np.testing.assert_array_equal(outcome.info["simulated"], np.arange(200) >= 150)
+
+
+def test_a_task_of_ones_own_can_be_watched() -> None:
+    task = Swing()
+    contexts, parameters = batch(task, 1)
+    shown = motion(task, contexts[0], parameters[0])
+    assert len(shown.poses) == task.steps
+    assert shown.duration_s == pytest.approx(0.39)
+    resting = Swing(tracked="cup", rest_s=2.0)
+    assert len(motion(resting, contexts[0], parameters[0]).poses) == resting.steps, "also if the tracked body rests"
+
+
+def test_the_body_tracked_unless_told_is_the_last_that_moves() -> None:
+    assert Swing().model.body(Swing().tracked).name == "ball"
+    still = '<body name="goal" mocap="true"><geom size="0.1"/><body><geom size="0.1"/></body></body><body name="wall"/>'
+    task = Swing(PENDULUMS.replace("</worldbody>", f"{still}</worldbody>"))
+    assert task.model.body(task.tracked).name == "ball"

@@ -1,0 +1,107 @@
+"""The task checker must find each mistake a task's author can make."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from svsl import Outcome, Task, make_task
+from svsl.model.gaussians import Array, BoolArray
+from svsl.tasks.check import check_task
+from svsl.tasks.registry import REGISTRY
+from toys import AlwaysNan, Bimodal, SometimesNan, Unimodal
+
+
+def verdicts(task: Task) -> dict[str, list[str]]:
+    result: dict[str, list[str]] = {"ok": [], "warning": [], "error": []}
+    for finding in check_task(task):
+        result[finding.verdict].append(finding.text)
+    return result
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_shipped_tasks_are_clean(name: str) -> None:
+    found = verdicts(make_task(name))
+    assert (found["error"], found["warning"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [
+        ("parameter_dim", 2.5, "expected a whole number"),
+        ("context_low", np.array([2.0, 0.0]), "expected finite low < high"),
+        ("context_high", np.array([np.inf, 3.0]), "expected finite low < high"),
+        ("context_high", np.array([1.0]), "expected two vectors of one length"),
+        ("context_low", 0.5, "expected two vectors of one length"),
+        ("initial_mean", np.zeros(4), r"expected shape (3,), got (4,)"),
+        ("initial_cov", np.zeros((3, 3)), "positive definite"),
+        ("initial_cov", np.ones(3), r"expected shape (3, 3)"),
+        ("context_names", ("x",), "expected as many as the context has dimensions, 2, got ['x']"),
+        ("penalty", float("nan"), "expected a finite number"),
+    ],
+)
+def test_wrong_attributes(attribute: str, value: object, message: str) -> None:
+    task = Unimodal()
+    setattr(task, attribute, value)
+    assert any(message in text for text in verdicts(task)["error"])
+
+
+def outcome_task(make: object) -> Task:
+    class Wrong(Unimodal):
+        def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+            assert callable(make)
+            result: Outcome = make(len(contexts), rng)
+            return result
+
+    return Wrong()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda n, rng: Outcome(np.zeros(3), np.zeros(n, dtype=bool)), "returns: expected 64 numbers"),
+        (lambda n, rng: Outcome(rng.random(n), cast("Any", np.zeros(n))), "success: expected 64 booleans"),
+        (lambda n, rng: Outcome(rng.random(n), np.zeros(n, dtype=bool), {"x": np.zeros(2)}), "info['x']"),
+        (lambda n, rng: np.zeros(n), "returned a ndarray; return svsl.Outcome"),
+        (lambda n, rng: Outcome(np.ones(n), np.zeros(n, dtype=bool)), "all returns are equal"),
+    ],
+)
+def test_wrong_outcomes(make: object, message: str) -> None:
+    assert any(message in text for text in verdicts(outcome_task(make))["error"])
+
+
+def test_whatever_a_task_raises_is_a_finding() -> None:
+    class Refuses(Unimodal):
+        def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+            if not ((contexts >= self.context_low) & (contexts <= self.context_high)).all():
+                raise ValueError("out of reach")
+            return super().evaluate(contexts, parameters, rng)
+
+    class Nowhere(Unimodal):
+        def valid_contexts(self, contexts: Array) -> BoolArray:
+            return np.zeros(len(contexts), dtype=bool)
+
+    assert any("outside the box: evaluate raised ValueError: out of reach" in t for t in verdicts(Refuses())["error"])
+    assert any("hardly any context of the box is valid" in text for text in verdicts(Nowhere())["error"])
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    task = Unimodal()
+    task.parameter_dim = cast("Any", np.int64(3))
+    assert verdicts(task)["error"] == []
+
+
+def test_nan_returns() -> None:
+    assert any("NaN or infinite; they count as" in text for text in verdicts(SometimesNan())["warning"])
+    assert any("all returns are NaN" in text for text in verdicts(AlwaysNan())["error"])
+
+
+def test_no_cost_outside_the_box_is_a_warning() -> None:
+    class Free(Bimodal):
+        def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+            return Outcome(-((parameters - 1) ** 2).sum(axis=1), np.zeros(len(contexts), dtype=bool))
+
+    assert any("outside the box score no worse" in text for text in verdicts(Free())["warning"])
+    assert not verdicts(Bimodal())["warning"]
