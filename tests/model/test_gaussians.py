@@ -1,4 +1,4 @@
-"""Stacks of linear Gaussians against scipy, the naive loops and Monte Carlo."""
+"""Stacks of linear Gaussians compared with SciPy, naive loops and Monte Carlo."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def assert_same(one: LinearGaussian, other: LinearGaussian) -> None:
 
 @few_examples(12)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 4), dim_y=st.integers(1, 6), dim_x=st.integers(0, 3))
-def test_log_prob_is_scipys_and_the_naive_one(seed: int, count: int, dim_y: int, dim_x: int) -> None:
+def test_log_prob_matches_scipy_and_naive_loops(seed: int, count: int, dim_y: int, dim_x: int) -> None:
     rng = np.random.default_rng(seed)
     stack = random_stack(rng, count, dim_y, dim_x)
     x, y = rng.standard_normal((7, dim_x)), 2 * rng.standard_normal((7, dim_y))
@@ -33,7 +33,7 @@ def test_log_prob_is_scipys_and_the_naive_one(seed: int, count: int, dim_y: int,
         np.testing.assert_allclose(reference.log_density(y, means, stack.cov[k]), expected, rtol=1e-9)
 
 
-def test_log_prob_of_many_rows_is_that_of_each_row() -> None:
+def test_log_prob_of_many_rows_matches_single_rows() -> None:
     rng = np.random.default_rng(1)
     stack = random_stack(rng, 3, 2, 1)
     x, y = rng.standard_normal((1301, 1)), rng.standard_normal((1301, 2))
@@ -44,12 +44,12 @@ def test_log_prob_of_many_rows_is_that_of_each_row() -> None:
     np.testing.assert_allclose(together, np.concatenate(parts), rtol=1e-12)
 
 
-def test_no_rows() -> None:
+def test_empty_input() -> None:
     stack = random_stack(np.random.default_rng(2), 3, 2, 1)
     assert stack.log_prob(np.empty((0, 1)), np.empty((0, 2))).shape == (0, 3)
 
 
-def test_unconditional_is_the_case_without_input() -> None:
+def test_unconditional_matches_a_stack_without_input() -> None:
     rng = np.random.default_rng(3)
     mean, chol = rng.standard_normal((2, 3)), np.linalg.cholesky(np.stack([random_cov(rng, 3) for _ in range(2)]))
     stack = LinearGaussian.unconditional(mean, chol)
@@ -58,7 +58,7 @@ def test_unconditional_is_the_case_without_input() -> None:
     np.testing.assert_allclose(stack.log_prob(np.empty((5, 0)), y), np.transpose(expected), rtol=1e-10)
 
 
-def test_means_and_whitened_by_loops() -> None:
+def test_means_and_whitened_match_naive_loops() -> None:
     rng = np.random.default_rng(4)
     stack = random_stack(rng, 3, 4, 2)
     x, y = rng.standard_normal((3, 6, 2)), rng.standard_normal((3, 6, 4))
@@ -82,7 +82,7 @@ def test_samples_have_the_mean_and_covariance_of_their_component() -> None:
         np.testing.assert_allclose(np.cov(y[k].T), stack.cov[k], atol=5 * np.sqrt(2 / n))
 
 
-def test_entropy_is_closed_form_and_monte_carlo() -> None:
+def test_entropy_matches_the_closed_form_and_monte_carlo() -> None:
     rng = np.random.default_rng(6)
     stack = random_stack(rng, 2, 5, 2)
     x = rng.standard_normal((2, 40_000, 2))
@@ -96,7 +96,7 @@ def test_entropy_is_closed_form_and_monte_carlo() -> None:
 
 @few_examples(10)
 @given(seed=st.integers(0, 10**6), dim_y=st.integers(1, 5), dim_x=st.integers(0, 3))
-def test_kl_divergence_is_the_textbook_one(seed: int, dim_y: int, dim_x: int) -> None:
+def test_kl_divergence_matches_the_textbook_formula(seed: int, dim_y: int, dim_x: int) -> None:
     rng = np.random.default_rng(seed)
     new, old = random_stack(rng, 2, dim_y, dim_x), random_stack(rng, 2, dim_y, dim_x)
     x = rng.standard_normal((2, 6, dim_x))
@@ -111,7 +111,7 @@ def test_kl_divergence_is_the_textbook_one(seed: int, dim_y: int, dim_x: int) ->
     np.testing.assert_allclose(kl_divergence(new, old, x), expected, rtol=1e-9)
 
 
-def test_kl_divergence_by_monte_carlo_and_to_itself() -> None:
+def test_kl_divergence_matches_monte_carlo_and_is_zero_to_itself() -> None:
     rng = np.random.default_rng(7)
     new, old = random_stack(rng, 1, 3, 1, condition=3), random_stack(rng, 1, 3, 1, condition=2)
     x = rng.standard_normal((1, 40_000, 1))
@@ -121,7 +121,7 @@ def test_kl_divergence_by_monte_carlo_and_to_itself() -> None:
     assert kl_divergence(new, new, x)[0] == pytest.approx(0, abs=1e-12)
 
 
-def test_select_append_replace_are_what_a_fresh_build_gives() -> None:
+def test_select_append_and_replace_match_a_new_build() -> None:
     rng = np.random.default_rng(8)
     stack, other = random_stack(rng, 4, 3, 2), random_stack(rng, 2, 3, 2)
 
@@ -140,12 +140,12 @@ def test_select_append_replace_are_what_a_fresh_build_gives() -> None:
     everything = random_stack(rng, 4, 3, 2)
     assert_same(stack.replace(np.arange(4), everything), everything)
     assert_same(stack.replace(np.array([2, 0, 3, 1]), everything), everything.select(np.array([1, 3, 0, 2])))
-    assert_same(stack, kept)  # none of them wrote into it
+    assert_same(stack, kept)  # none of them modified it
 
 
 @few_examples(8)
 @given(seed=st.integers(0, 10**6), dim=st.integers(1, 4))
-def test_clip_std_limits_the_axes_and_leaves_the_others_alone(seed: int, dim: int) -> None:
+def test_clip_std_limits_the_axes_and_keeps_the_others(seed: int, dim: int) -> None:
     rng = np.random.default_rng(seed)
     scale = rng.uniform(0.5, 4, dim)
     variances = np.array([np.geomspace(1e-4, 9.0, dim + 1)[:dim], np.full(dim, 0.25), np.full(dim, 16.0)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import multivariate_normal
 
 from svsl import SkillLibrary, SvslError
+from svsl.model.editing import merge
 from svsl.model.files import read_safetensors, write_safetensors
 from svsl.model.gaussians import LinearGaussian
 from svsl.model.mixture import Mixture
@@ -33,7 +33,7 @@ def library() -> SkillLibrary:
     return SkillLibrary(mixture, np.array([-1.0, -1.0]), np.array([1.0, 1.0]), {"task": "toy"})
 
 
-def test_queries_equal_the_definition(library: SkillLibrary) -> None:
+def test_queries_match_their_definitions(library: SkillLibrary) -> None:
     context, theta = np.array([0.3, -0.2]), np.array([0.5, 0.1, -0.4])
     parts = library.components
     prior = [p.weight * multivariate_normal(p.context_mean, p.context_cov).pdf(context) for p in parts]
@@ -47,7 +47,7 @@ def test_queries_equal_the_definition(library: SkillLibrary) -> None:
     np.testing.assert_allclose(library.mean(context, 2), parts[2].gain @ context + parts[2].bias, rtol=1e-12)
 
 
-def test_batches_equal_single_contexts(library: SkillLibrary) -> None:
+def test_batches_match_single_contexts(library: SkillLibrary) -> None:
     rng = stream(1)
     contexts, thetas = rng.normal(size=(5, 2)), rng.normal(size=(5, 3))
     for row in range(5):
@@ -74,7 +74,7 @@ def test_samples_follow_the_policy(library: SkillLibrary) -> None:
     assert one.log_prob == pytest.approx(library.log_prob(context, one.theta))
 
 
-def test_the_choice_of_skills_in_a_context(library: SkillLibrary) -> None:
+def test_skills_are_those_of_active_components_most_probable_first(library: SkillLibrary) -> None:
     context = np.array([0.1, 0.2])
     gating = library.gating(context)
     skills = library.skills(context, min_gating=0.1)
@@ -84,14 +84,23 @@ def test_the_choice_of_skills_in_a_context(library: SkillLibrary) -> None:
         np.testing.assert_array_equal(skill.theta, library.mean(context, skill.component))
         assert skill.gating == gating[skill.component]
         assert skill.log_prob == pytest.approx(library.log_prob(context, skill.theta), rel=1e-12)
-    assert library.skills(context, min_gating=1.1) == []
+    assert [skill.component for skill in library.skills(context, min_gating=1.1)] == [gating.argmax()]
     drawn = library.sample(context, stream(4))
     assert drawn.gating == pytest.approx(gating[drawn.component])
-    with pytest.raises(SvslError, match=r"context: expected one of shape \(2,\), got \(3, 2\)"):
+    with pytest.raises(SvslError, match=r"context: expected shape \(2,\), got \(3, 2\)"):
         library.skills(np.zeros((3, 2)))
 
 
-def test_saved_and_loaded_it_is_the_same(library: SkillLibrary, tmp_path: Path) -> None:
+def test_skills_are_never_empty_when_many_components_share_a_context(library: SkillLibrary) -> None:
+    many, context = merge([library] * 150), np.array([0.1, 0.2])
+    gating = many.gating(context)
+    assert gating.max() < 0.01, "every component must be below the default threshold"
+    skills = many.skills(context)
+    assert [skill.component for skill in skills] == np.flatnonzero(gating == gating.max()).tolist()
+    np.testing.assert_allclose(skills[0].theta, library.mean(context, library.gating(context).argmax()), rtol=1e-12)
+
+
+def test_save_and_load_round_trip(library: SkillLibrary, tmp_path: Path) -> None:
     library.save(tmp_path / "lib.safetensors")
     loaded = SkillLibrary.load(tmp_path / "lib.safetensors")
     context = np.array([0.4, 0.4])
@@ -110,7 +119,7 @@ def _not_positive(arrays: Arrays) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("corrupt", "message"),
     [
         (_not_positive, "'cov': a covariance is not positive definite"),
         (lambda a: a.update(cov=np.asarray(a["cov"]) + np.triu(np.ones((3, 3)), 1)), "not symmetric"),
@@ -119,64 +128,63 @@ def _not_positive(arrays: Arrays) -> None:
         (lambda a: a.pop("context_low"), "array 'context_low' is missing"),
         (lambda a: a.update(bias=np.array(0.5)), "expected float64"),
         (lambda a: a.update(bias=np.zeros((4, 2))), "expected float64"),
-        (lambda a: a.update(bias=np.full((4, 3), np.nan)), "not finite"),
+        (lambda a: a.update(bias=np.full((4, 3), np.nan)), "'bias': expected finite numbers"),
         (lambda a: a.update(log_weights=np.zeros(4)), "do not sum to 1"),
         (lambda a: a.update(context_high=np.array([-2.0, 1.0])), "context box is empty"),
         (lambda a: a.update(cov=np.asarray(a["cov"]).astype(np.float32)), "got float32"),
     ],
 )
-def test_broken_content_is_refused(library: SkillLibrary, tmp_path: Path, spoil: object, message: str) -> None:
+def test_invalid_content_is_rejected(library: SkillLibrary, tmp_path: Path, corrupt: object, message: str) -> None:
     path = tmp_path / "lib.safetensors"
     library.save(path)
     arrays, header = read_safetensors(path, "library")
-    assert callable(spoil)
-    spoil(arrays)
+    assert callable(corrupt)
+    corrupt(arrays)
     write_safetensors(path, arrays, header)
     with pytest.raises(SvslError, match=message) as caught:
         SkillLibrary.load(path)
     assert str(path) in str(caught.value)
 
 
-def test_other_files_are_refused(library: SkillLibrary, tmp_path: Path) -> None:
+def test_other_files_are_rejected(library: SkillLibrary, tmp_path: Path) -> None:
     path = tmp_path / "lib.safetensors"
     with pytest.raises(SvslError, match="no such skill library"):
         SkillLibrary.load(path)
     library.save(path)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
     with pytest.raises(SvslError, match="not a readable skill library"):
         SkillLibrary.load(path)
     path.write_text("hello")
     with pytest.raises(SvslError, match="not a readable skill library"):
         SkillLibrary.load(path)
     write_safetensors(path, {"a": np.zeros(2)}, {})
-    with pytest.raises(SvslError, match="no skill library"):
+    with pytest.raises(SvslError, match="not a skill library"):
         SkillLibrary.load(path)
     write_safetensors(path, {"a": np.zeros(2)}, {"format": "svsl-skill-library", "version": 99})
     with pytest.raises(SvslError, match="version 99, this svsl reads version 1"):
         SkillLibrary.load(path)
 
 
-def test_wrong_queries_say_what_was_expected(library: SkillLibrary) -> None:
+def test_invalid_queries_report_what_was_expected(library: SkillLibrary) -> None:
     with pytest.raises(SvslError, match=r"context: expected shape \(2,\) or \(n, 2\), got \(3,\)"):
         library.gating(np.zeros(3))
     with pytest.raises(SvslError, match="component: expected whole numbers from 0 to 3, got 4"):
         library.mean(np.zeros(2), 4)
-    with pytest.raises(SvslError, match="context: has values that are NaN or infinite"):
+    with pytest.raises(SvslError, match="context: expected finite numbers, got NaN or infinity"):
         library.sample([0.0, np.nan], stream(0))
     with pytest.raises(SvslError, match="context: expected 2 numbers, got 'here'"):
         library.gating("here")
-    with pytest.raises(SvslError, match="2 rows against 3"):
+    with pytest.raises(SvslError, match="got 2 and 3 rows; expected the same number, or one"):
         library.log_prob(np.zeros((2, 2)), np.zeros((3, 3)))
 
 
-def test_a_library_in_one_line(library: SkillLibrary) -> None:
-    told = replace(library, metadata={"task": "toy"})
-    assert repr(told) == "SkillLibrary(toy: 4 components, 2 context dimensions, 3 parameters)"
+def test_repr_is_one_line(library: SkillLibrary) -> None:
+    assert repr(library) == "SkillLibrary(toy: 4 components, 2 context dimensions, 3 parameters)"
     assert "\n" not in repr(library.mixture)
 
 
-def test_the_box_is_known(library: SkillLibrary) -> None:
+def test_contains_checks_the_context_box(library: SkillLibrary) -> None:
     middle = 0.5 * (library.context_low + library.context_high)
     beyond = library.context_high + np.array([0.0, 1e-9])
     assert library.contains(middle)
@@ -184,14 +192,14 @@ def test_the_box_is_known(library: SkillLibrary) -> None:
     assert library.contains([library.context_low, beyond, library.context_high]).tolist() == [True, False, True]
 
 
-def test_the_folder_of_a_run_is_its_library(library: SkillLibrary, tmp_path: Path) -> None:
-    with pytest.raises(SvslError, match="there is no such skill library"):
+def test_load_accepts_a_run_folder(library: SkillLibrary, tmp_path: Path) -> None:
+    with pytest.raises(SvslError, match=r"library\.safetensors: no such skill library"):
         SkillLibrary.load(tmp_path)
     library.save(tmp_path / "library.safetensors")
     assert len(SkillLibrary.load(tmp_path)) == 4
 
 
-def test_using_a_library_imports_numpy_and_safetensors_only() -> None:
+def test_using_a_library_imports_only_numpy_and_safetensors() -> None:
     code = "import sys, json; from svsl import SkillLibrary; print(json.dumps([m.split('.')[0] for m in sys.modules]))"
     loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout))
     assert {"numpy", "safetensors"} <= loaded

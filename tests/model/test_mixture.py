@@ -1,4 +1,4 @@
-"""The mixture against the naive loops, quadrature and frequencies."""
+"""The mixture compared with naive loops, quadrature and sample frequencies."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from svsl.model.gaussians import Array, LinearGaussian
 from svsl.model.mixture import Mixture, log_normalised, logsumexp, sample_rows
 
 
-def with_dead_ends(mixture: Mixture, rng: np.random.Generator) -> Mixture:
-    """The mixture between two components that are switched off."""
+def with_disabled_ends(mixture: Mixture, rng: np.random.Generator) -> Mixture:
+    """The mixture between two disabled components."""
     dead = random_mixture(rng, 2, mixture.contexts.bias.shape[1], mixture.experts.bias.shape[1])
     order = np.array([len(mixture), *range(len(mixture)), len(mixture) + 1])
     return Mixture(
@@ -30,7 +30,7 @@ def with_dead_ends(mixture: Mixture, rng: np.random.Generator) -> Mixture:
 
 @few_examples(10)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 4), dim_c=st.integers(1, 3), dim_t=st.integers(1, 4))
-def test_gating_and_responsibilities_are_the_naive_ones(seed: int, count: int, dim_c: int, dim_t: int) -> None:
+def test_gating_and_responsibilities_match_naive_loops(seed: int, count: int, dim_c: int, dim_t: int) -> None:
     rng = np.random.default_rng(seed)
     mixture = random_mixture(rng, count, dim_c, dim_t)
     contexts, parameters = rng.standard_normal((9, dim_c)), rng.standard_normal((9, dim_t))
@@ -45,7 +45,7 @@ def test_gating_and_responsibilities_are_the_naive_ones(seed: int, count: int, d
     )
 
 
-def test_gating_responsibilities_and_density_by_bayes_rule_with_scipy() -> None:
+def test_gating_responsibilities_and_density_match_bayes_rule_with_scipy() -> None:
     rng = np.random.default_rng(1)
     mixture = random_mixture(rng, 3, 2, 2)
     context, parameters = np.array([0.3, -0.5]), np.array([0.1, 0.8])
@@ -63,10 +63,10 @@ def test_gating_responsibilities_and_density_by_bayes_rule_with_scipy() -> None:
     assert np.exp(mixture.log_prob(context[None], parameters[None])[0]) == pytest.approx(density, rel=1e-9)
 
 
-def test_a_component_switched_off_changes_nothing_and_is_never_drawn() -> None:
+def test_a_disabled_component_has_no_effect_and_is_never_drawn() -> None:
     rng = np.random.default_rng(2)
     mixture = random_mixture(rng, 2, 2, 3)
-    padded = with_dead_ends(mixture, rng)
+    padded = with_disabled_ends(mixture, rng)
     contexts, parameters = rng.standard_normal((50, 2)), rng.standard_normal((50, 3))
     for name in ("log_gating", "log_context_joint"):
         got = getattr(padded, name)(contexts)
@@ -99,7 +99,7 @@ def test_rows_are_never_drawn_outside_their_support(value: float, expected: int)
     np.testing.assert_array_equal(sample_rows(probabilities, ExtremeGenerator(value)), expected)
 
 
-def test_components_are_drawn_as_often_as_the_gating_says() -> None:
+def test_components_are_drawn_with_the_gating_probabilities() -> None:
     rng = np.random.default_rng(3)
     mixture = random_mixture(rng, 3, 1, 1)
     n = 20_000
@@ -124,7 +124,7 @@ def test_parameters_are_drawn_from_the_chosen_expert() -> None:
         np.testing.assert_allclose(np.cov(own.T), mixture.experts.cov[o], atol=5 * np.sqrt(4 / n))
 
 
-def test_density_integrates_to_one_and_its_entropy_is_monte_carlos() -> None:
+def test_density_integrates_to_one_and_its_entropy_matches_monte_carlo() -> None:
     rng = np.random.default_rng(5)
     mixture = random_mixture(rng, 3, 2, 1)
     context = np.array([0.4, -0.2])
@@ -139,7 +139,7 @@ def test_density_integrates_to_one_and_its_entropy_is_monte_carlos() -> None:
     assert information.mean() == pytest.approx(entropy, abs=5 * information.std() / 200)
 
 
-def test_select_is_a_fresh_mixture_with_weights_renormalised() -> None:
+def test_select_matches_a_new_mixture_with_renormalised_weights() -> None:
     mixture = random_mixture(np.random.default_rng(6), 4, 2, 2)
     chosen = np.array([3, 1])
     selected = mixture.select(chosen)
@@ -154,7 +154,7 @@ def test_select_is_a_fresh_mixture_with_weights_renormalised() -> None:
     np.testing.assert_allclose(selected.log_joint(contexts, contexts), fresh.log_joint(contexts, contexts), rtol=1e-12)
 
 
-def test_arrays_bring_the_mixture_back_bit_for_bit() -> None:
+def test_arrays_restore_the_mixture_bit_for_bit() -> None:
     mixture = random_mixture(np.random.default_rng(8), 3, 2, 4)
     mixture = replace(mixture, log_weights=np.array([-np.inf, -0.1, -2.3]))
     arrays = mixture.to_arrays()
@@ -165,13 +165,13 @@ def test_arrays_bring_the_mixture_back_bit_for_bit() -> None:
     assert len(arrays) == 11
 
 
-def test_gating_far_from_every_component_is_still_a_distribution() -> None:
+def test_gating_far_from_every_component_is_a_distribution() -> None:
     mixture = random_mixture(np.random.default_rng(9), 3, 2, 2)
     log_gating = mixture.log_gating(np.array([[1e4, -1e4], [3e5, 2e5]]))
     np.testing.assert_allclose(np.exp(log_gating).sum(axis=1), 1, rtol=1e-12)
 
 
-def test_logsumexp_of_extremes() -> None:
+def test_logsumexp_of_extreme_values() -> None:
     values = np.array([[1e4, 1e4 - 1, -np.inf], [-1e5, -1e5, -1e5], [-np.inf, -np.inf, -np.inf], [0.0, -700, 700]])
     np.testing.assert_allclose(logsumexp(values), scipy_logsumexp(values, axis=1), rtol=1e-14)
     np.testing.assert_allclose(np.exp(log_normalised(values[:2])).sum(axis=1), 1, rtol=1e-12)

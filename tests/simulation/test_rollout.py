@@ -1,4 +1,4 @@
-"""Batched simulation against a plain loop over `mj_step`, and the small tools that read its results."""
+"""Batched simulation compared with a plain loop over `mj_step`, and the helpers that read its results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import mujoco
 import numpy as np
 import pytest
 
-from svsl.backends.process_pool import available_cores
 from svsl.model.gaussians import Array
 from svsl.model.random import stream
 from svsl.simulation.rollout import Simulator, diverged, first_true, rising_edges
@@ -16,7 +15,7 @@ CONTROL_AND_MOCAP = CONTROL | mujoco.mjtState.mjSTATE_MOCAP_POS.value
 FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 STEPS = 60
 
-# A driven pendulum that hits a ball, which bounces on a floor and on a plate that the controls move.
+# An actuated pendulum hits a ball, which bounces on a floor and on a plate moved by the controls.
 SCENE = """
 <mujoco>
   <option timestep="0.005"/>
@@ -59,7 +58,7 @@ def random_batch(model: mujoco.MjModel, rows: int, steps: int = STEPS) -> tuple[
 
 
 def step_by_step(model: mujoco.MjModel, start: Array, controls: Array) -> tuple[Array, Array]:
-    """One row as `Simulator.run` has it, by `mj_step`."""
+    """Computes one row of `Simulator.run` with `mj_step`."""
     data = mujoco.MjData(model)
     mujoco.mj_setState(model, data, start, FULL)
     states, sensors = np.empty((len(controls), len(start))), np.empty((len(controls), model.nsensordata))
@@ -71,7 +70,7 @@ def step_by_step(model: mujoco.MjModel, start: Array, controls: Array) -> tuple[
     return states, sensors
 
 
-def test_a_run_is_a_loop_of_steps(model: mujoco.MjModel) -> None:
+def test_run_matches_a_loop_of_steps(model: mujoco.MjModel) -> None:
     states, controls = random_batch(model, 5)
     simulator = Simulator(model, CONTROL_AND_MOCAP, workers=2)
     assert (simulator.state_size, simulator.control_size) == (1 + 8 + 7, 4)
@@ -96,29 +95,37 @@ def test_sensors_belong_to_the_state_before_the_step(model: mujoco.MjModel) -> N
     assert simulator.sensor(sensors[0, 0], "ball_pos").shape == (3,)
 
 
-def test_the_number_of_workers_and_the_batch_change_nothing(model: mujoco.MjModel) -> None:
+def test_results_do_not_depend_on_workers_or_batch(model: mujoco.MjModel) -> None:
     states, controls = random_batch(model, 7)
     simulator = Simulator(model, CONTROL_AND_MOCAP, workers=1)
     expected = simulator.run(states, controls)
     for workers in (2, 3, 1):
         simulator.workers = workers
-        for _ in range(2):  # the second time on used memory
-            for result, wanted in zip(simulator.run(states, controls), expected, strict=True):
-                np.testing.assert_array_equal(result, wanted)
-        assert len(simulator._datas) == simulator.workers == workers  # the pool is a new one
+        for _ in range(2):  # the second time in reused memory
+            for result, rows_expected in zip(simulator.run(states, controls), expected, strict=True):
+                np.testing.assert_array_equal(result, rows_expected)
+        assert len(simulator._thread_data) == simulator.workers == workers  # a new pool
     rows = np.array([6, 2, 2, 0])
-    for result, wanted in zip(simulator.run(states[rows], controls[rows]), expected, strict=True):
-        np.testing.assert_array_equal(result, wanted[rows])
+    for result, rows_expected in zip(simulator.run(states[rows], controls[rows]), expected, strict=True):
+        np.testing.assert_array_equal(result, rows_expected[rows])
     assert not np.array_equal(expected[0][0], expected[0][1])
 
 
-def test_all_cores_unless_told(model: mujoco.MjModel) -> None:
-    assert Simulator(model, CONTROL).workers == available_cores() >= 1
-    assert Simulator(model, CONTROL).control_size == 1
+def test_workers_default_to_all_cores_and_zero_means_one_thread(
+    model: mujoco.MjModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("svsl.simulation.rollout.available_cores", lambda: 3)
+    simulator = Simulator(model, CONTROL)
+    assert (simulator.workers, simulator.control_size) == (3, 1)
+    assert Simulator(model, CONTROL, workers=0).workers == 1
+    simulator.workers = 0
+    assert simulator.workers == 1
+    states, controls = random_batch(model, 2, 3)
+    assert np.isfinite(simulator.run(states, controls[..., :1])[0]).all()
 
 
 @pytest.mark.parametrize(("rows", "steps"), [(0, 5), (3, 0), (0, 0)])
-def test_nothing_to_do(model: mujoco.MjModel, rows: int, steps: int) -> None:
+def test_empty_batches(model: mujoco.MjModel, rows: int, steps: int) -> None:
     simulator = Simulator(model, CONTROL_AND_MOCAP, workers=1)
     states, controls = random_batch(model, rows, steps)
     after, sensors = simulator.run(states, controls)
@@ -127,13 +134,13 @@ def test_nothing_to_do(model: mujoco.MjModel, rows: int, steps: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_simulation_that_blows_up_is_seen_and_stays_alone(model: mujoco.MjModel, workers: int) -> None:
+def test_a_diverged_simulation_is_detected_and_does_not_affect_others(model: mujoco.MjModel, workers: int) -> None:
     states, controls = random_batch(model, 6)
     simulator = Simulator(model, CONTROL_AND_MOCAP, workers=workers)
     healthy = simulator.run(states, controls)[0]
-    states[1, 9] = 1e12  # the hinge's speed
+    states[1, 9] = 1e12  # speed of the hinge
     states[2, 1] = np.nan
-    controls[3, 20, 0] = np.nan  # MuJoCo takes it for 0, warns, and the rollout stops
+    controls[3, 20, 0] = np.nan  # MuJoCo treats it as 0, warns, and the rollout stops
     controls[4, STEPS - 2, 1:] = np.nan
     after, _ = simulator.run(states, controls)
     due = np.full(6, STEPS * 0.005)
@@ -143,18 +150,18 @@ def test_a_simulation_that_blows_up_is_seen_and_stays_alone(model: mujoco.MjMode
         np.testing.assert_array_equal(after[row], healthy[row])
 
 
-def test_diverged_by_hand() -> None:
+def test_diverged_on_hand_written_states() -> None:
     states = np.array([[0.5, 1.0], [0.5, np.nan], [0.495, 1.0], [0.5 + 1e-12, 2.0], [0.5, -np.inf], [np.nan, 0.0]])
     np.testing.assert_array_equal(
         diverged(states, np.full(6, 0.5), 0.005), [False, True, True, False, True, True]
-    )  # the third lacks one step
+    )  # the third is one step short
 
 
-def test_rising_edges_and_first_true_by_hand() -> None:
+def test_rising_edges_and_first_true_on_hand_written_flags() -> None:
     contact = np.array([[1, 1, 0, 1, 0, 1, 1], [0, 0, 1, 1, 1, 0, 0], [0] * 7, [1] * 7], dtype=bool)
     edges = np.array([[1, 0, 0, 1, 0, 1, 0], [0, 0, 1, 0, 0, 0, 0], [0] * 7, [1, 0, 0, 0, 0, 0, 0]], dtype=bool)
     np.testing.assert_array_equal(rising_edges(contact), edges)
     np.testing.assert_array_equal(first_true(contact), [0, 2, 7, 0])
     np.testing.assert_array_equal(first_true(~contact), [2, 0, 0, 7])
     np.testing.assert_array_equal(first_true(contact.reshape(2, 2, 7)), [[0, 2], [7, 0]])
-    assert contact[0, 1]  # the argument is not changed
+    assert contact[0, 1]  # the argument is not modified

@@ -67,7 +67,7 @@ VECTORS = [
 def start(
     scene: str, ball: Sequence[float] | Array = FAR, velocity: Sequence[float] | Array = (0, 0, 0)
 ) -> mujoco.MjData:
-    """The arm servoed at its start posture, the ball as given."""
+    """Data with the arm servoed at its start posture and the given state of the ball."""
     data = mujoco.MjData(MODELS[scene])
     data.qpos[ROBOT] = data.ctrl[:] = STARTS[scene]
     data.qpos[BALL], data.qvel[BALL] = ball, velocity
@@ -180,13 +180,13 @@ def test_the_servos_hold_the_start_posture_against_gravity(scene: str) -> None:
     for _ in range(round(2 / model.opt.timestep)):
         mujoco.mj_step(model, data)
     np.testing.assert_allclose(data.qpos[ROBOT], STARTS[scene], atol=1e-3)
-    assert data.qpos[9] == pytest.approx(50 - 9.81 * 2, abs=0.05)  # the ball is not compensated
+    assert data.qpos[9] == pytest.approx(50 - 9.81 * 2, abs=0.05)  # the ball has no gravity compensation
 
 
 @BOTH
-def test_only_the_ball_and_the_table_can_be_hit(scene: str) -> None:
+def test_only_the_listed_pairs_collide(scene: str) -> None:
     model = MODELS[scene]
-    assert not model.geom_contype.any()  # so the pairs are all there is
+    assert not model.geom_contype.any()  # so only the listed pairs collide
     arm = set(range(model.body("base").id, model.body("ball").id))
     for first, second in zip(model.pair_geom1, model.pair_geom2, strict=True):
         names = {model.geom(first).name, model.geom(second).name}
@@ -224,9 +224,9 @@ def test_the_arm_does_not_touch_itself_in_any_posture(scene: str) -> None:
 
 
 @BOTH
-def test_without_looks_the_same_motion_bit_by_bit(scene: str) -> None:
+def test_visuals_do_not_change_the_motion_bit_for_bit(scene: str) -> None:
     full = MODELS[scene]
-    bare = getattr(scenes, f"{scene}_model")(looks=False)
+    bare = getattr(scenes, f"{scene}_model")(visuals=False)
     assert bare.ngeom < full.ngeom
     ends = []
     for model in (full, bare):
@@ -243,7 +243,7 @@ def test_without_looks_the_same_motion_bit_by_bit(scene: str) -> None:
 # Beer pong
 
 
-def test_beer_pong_scenery() -> None:
+def test_beer_pong_geometry() -> None:
     model, data = MODELS["beer_pong"], start("beer_pong")
     mujoco.mj_forward(model, data)
     for name, low, high in (
@@ -341,7 +341,7 @@ def test_release_sensors() -> None:
 # Table tennis
 
 
-def test_table_tennis_scenery() -> None:
+def test_table_tennis_geometry() -> None:
     model = MODELS["table_tennis"]
     for name, low, high in (
         ("table", (-1.37, -0.7625, 0.75), (1.37, 0.7625, 0.77)),
@@ -367,7 +367,7 @@ def test_the_serve_bounces_where_the_published_one_does() -> None:
 @pytest.mark.parametrize("speed", [3.14, 3.0, 2.72, 2.51])
 @pytest.mark.parametrize(("ball_xy", "surface"), [((0.7, 0.3), 0.77), ((0.0, 2.0), 0.0)], ids=["table", "floor"])
 def test_table_tennis_restitution(speed: float, ball_xy: tuple[float, float], surface: float) -> None:
-    # The published numbers lie between 0.887 and 0.951, depending on where in a step the ball arrives.
+    # The published values are between 0.887 and 0.951, depending on where in a step the ball arrives.
     data = start("table_tennis", ball=(*ball_xy, surface + 0.025 + drop_height(speed)))
     _, velocities = ball_path("table_tennis", data, 250)
     assert 0.86 < restitution(velocities[:, 2]) < 0.97
@@ -445,7 +445,7 @@ STRETCHED = (0, 1.2, 0, 0, 0, 0, 0)
 @BOTH
 def test_contact_sensors_agree_with_a_scan_of_the_contacts(scene: str) -> None:
     model = MODELS[scene]
-    if scene == "beer_pong":  # there the arm cannot reach the table where it stands
+    if scene == "beer_pong":  # here the arm cannot reach the table
         model = scenes.beer_pong_model()
         model.geom("table").pos[1] += 0.6
     arm_bodies = range(model.body("base").id, model.body("ball").id)

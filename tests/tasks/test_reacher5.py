@@ -50,7 +50,7 @@ def some_goals(count: int, seed: int = 0) -> Array:
 def test_the_arm_is_gymnasiums_reacher_with_five_links() -> None:
     folder = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
     theirs = mujoco.MjModel.from_xml_path(str(folder / "reacher.xml"))
-    ours = reacher5_model("motor", looks=False)
+    ours = reacher5_model("motor", visuals=False)
     assert (ours.nq, ours.nv, ours.nu) == (5, 5, 5)
     for joint in range(LINKS):
         their = min(joint, 1)
@@ -93,7 +93,7 @@ def test_the_servos_are_a_pd_controller_with_limited_actions() -> None:
 
 
 def test_one_euler_step_is_less_than_a_step_from_gymnasiums_two_runge_kutta_steps() -> None:
-    spec = reacher5_spec("motor", looks=False)
+    spec = reacher5_spec("motor", visuals=False)
     spec.option.timestep, spec.option.integrator = 0.01, mujoco.mjtIntegrator.mjINT_RK4
     fine = spec.compile()
     data, arms = mujoco.MjData(fine), ReacherArms("dense", 1, workers=1)

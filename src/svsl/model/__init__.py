@@ -1,1 +1,1 @@
-"""The mixture, the skill library and its file: all that a robot needs. NumPy and safetensors only."""
+"""The mixture, the skill library and its file format: everything a robot needs. Requires only NumPy and safetensors."""

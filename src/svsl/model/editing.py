@@ -1,4 +1,4 @@
-"""Making libraries smaller and putting them together, without training."""
+"""Pruning and merging libraries without training."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from svsl.model.mixture import Mixture
 
 
 def select(library: SkillLibrary, index: IntArray) -> SkillLibrary:
-    """The library of the components `index`, weights renormalised.
+    """Returns the library of the components `index`, with renormalised weights.
 
-    The metadata says which components of the trained library they are, and no longer what that one could do.
+    The metadata lists their numbers in the trained library and drops its evaluation (`results`).
     """
-    told = dict(library.metadata)
-    told.pop("results", None)
-    numbers = json.loads(told["kept_components"]) if "kept_components" in told else list(range(len(library)))
-    told["kept_components"] = json.dumps([numbers[k] for k in index])
-    return replace(library, mixture=library.mixture.select(index), metadata=told)
+    metadata = dict(library.metadata)
+    metadata.pop("results", None)
+    numbers = json.loads(metadata["kept_components"]) if "kept_components" in metadata else list(range(len(library)))
+    metadata["kept_components"] = json.dumps([numbers[k] for k in index])
+    return replace(library, mixture=library.mixture.select(index), metadata=metadata)
 
 
 def heavy_components(library: SkillLibrary, min_weight: float = 0.0, max_components: int | None = None) -> IntArray:
-    """The components of at least `min_weight`, of these the heaviest `max_components`, in their order.
+    """Returns the components with at least `min_weight`, at most the `max_components` heaviest, in ascending order.
 
     Raises:
-        SvslError: If none would be left.
+        SvslError: If no component would be left.
     """
     log_weights = library.mixture.log_weights
     with np.errstate(divide="ignore"):
@@ -43,26 +43,28 @@ def heavy_components(library: SkillLibrary, min_weight: float = 0.0, max_compone
 
 
 def merge(libraries: Sequence[SkillLibrary]) -> SkillLibrary:
-    """All components of libraries of one task as one library.
+    """Merges libraries of one task into one library with all their components.
 
-    A library gets a share of the weight in proportion to its number of components, within which its own weights stay
-    in proportion. So the order does not matter, nor does merging in several steps. Task options that differ are those
-    of the first library; the metadata keeps the metadata of all.
+    Each library gets a share of the weight proportional to its number of components, divided among them by their own
+    weights, so neither the order nor merging in several steps matters. Task options are those of the first library;
+    the metadata keeps the metadata of all.
 
     Raises:
-        SvslError: If the libraries are not of one task.
+        SvslError: If the libraries are of different tasks.
     """
     first = libraries[0]
     for number, other in enumerate(libraries[1:], start=2):
-        for what, a, b in (
+        for name, expected, actual in (
             ("task", first.metadata.get("task"), other.metadata.get("task")),
             ("context dimensions", first.context_dim, other.context_dim),
             ("parameters", first.parameter_dim, other.parameter_dim),
             ("context box from", first.context_low.tolist(), other.context_low.tolist()),
             ("context box to", first.context_high.tolist(), other.context_high.tolist()),
         ):
-            if a != b:
-                raise SvslError(f"library {number} has {what} {b}, the first has {a}; only libraries of one task merge")
+            if actual != expected:
+                raise SvslError(
+                    f"library {number} has {name} {actual}, the first has {expected}; only libraries of one task merge"
+                )
     counts = np.array([len(library) for library in libraries])
     mixtures = [library.mixture for library in libraries]
     log_weights = np.concatenate(

@@ -1,4 +1,4 @@
-"""Writing files whole or not at all: to a temporary name in the same folder, then renamed."""
+"""Atomic file writes: each file is written to a temporary name in the same folder, then renamed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from svsl.errors import SvslError
 
 try:
     import fcntl
-except ImportError:  # Windows: no lock against two processes in one folder
+except ImportError:  # Windows: folders are not locked
     fcntl = None  # type: ignore[assignment]
 
 _HEADER = "svsl"
@@ -28,38 +28,38 @@ _HEADER = "svsl"
 
 @contextlib.contextmanager
 def folder_lock(folder: Path, busy: str, wait_s: float = 0.0) -> Iterator[None]:
-    """Keeps a second process out of a folder for as long as this one lives, if the file system has locks.
+    """Locks a folder against other processes, if the file system supports locks.
 
     Args:
         folder: An existing folder.
-        busy: The message if another process has it.
-        wait_s: How long to wait for that one to end.
+        busy: The error message if another process holds the lock.
+        wait_s: How long to wait for the lock.
 
     Raises:
-        SvslError: If another process has it.
+        SvslError: If another process holds the lock.
     """
-    until = time.monotonic() + wait_s
+    deadline = time.monotonic() + wait_s
     with open(folder / ".lock", "w") as file:
         while fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() >= until:
+                if time.monotonic() >= deadline:
                     raise SvslError(busy) from None
                 time.sleep(0.2)
-            except OSError:  # a file system without locks, as some clusters have: like Windows
+            except OSError:  # some cluster file systems have no locks: proceed as on Windows
                 break
         yield
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replaces `path` by `content`; after a crash at any moment the old or the new content is there."""
+    """Replaces the content of `path` atomically: after a crash it holds either the old or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        error.filename = str(path)  # what the user knows
+        error.filename = str(path)  # the name the user knows, not the temporary one
         raise
     try:
         with os.fdopen(handle, "wb") as file:
@@ -75,37 +75,37 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Removes what a process that was killed while it wrote `path` has left."""
+    """Removes temporary files left by a process that was killed while writing `path`."""
     for leftover in path.parent.glob(f".{path.name}.*"):
         leftover.unlink(missing_ok=True)
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, NDArray[np.generic]], header: Mapping[str, object]) -> None:
     """Writes named arrays and a JSON header as a safetensors file; the same content gives the same bytes."""
-    # one metadata entry, because safetensors writes several in any order; and it writes arrays that are not
-    # C-contiguous wrongly and without a word
+    # A single metadata entry, because safetensors writes several in arbitrary order. Arrays are copied to C order,
+    # because safetensors silently writes others incorrectly.
     metadata = {_HEADER: json.dumps(header, sort_keys=True)}
     write_bytes(path, save({name: np.array(array, order="C") for name, array in arrays.items()}, metadata))
 
 
-def read_safetensors(path: Path, what: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
-    """Reads what `write_safetensors` wrote.
+def read_safetensors(path: Path, kind: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
+    """Reads the arrays and the header of a file written by `write_safetensors`.
 
     Args:
         path: The file.
-        what: What it should be, for the error message.
+        kind: What the file should be, for the error message.
 
     Raises:
-        SvslError: If it cannot be read.
+        SvslError: If the file cannot be read.
     """
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get(_HEADER, "{}"))
             return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
-        raise SvslError(f"{path}: there is no such {what}") from None
+        raise SvslError(f"{path}: no such {kind}") from None
     except (OSError, SafetensorError, ValueError) as error:
-        raise SvslError(f"{path}: not a readable {what} ({error})") from None
+        raise SvslError(f"{path}: not a readable {kind} ({error})") from None
 
 
 def _umask() -> int:

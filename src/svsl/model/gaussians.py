@@ -12,14 +12,14 @@ IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 
 LOG_2PI = float(np.log(2 * np.pi))
-_ROWS_PER_BLOCK = 512  # keeps the whitened block of all components inside the cache
+_ROWS_PER_BLOCK = 512  # keeps the whitened block of all components in the cache
 
 
 @dataclass(frozen=True, repr=False)
 class LinearGaussian:
     """K distributions `p_k(y | x) = N(y | gain_k x + bias_k, chol_k chol_k^T)`.
 
-    An unconditional Gaussian is the case of a zero-dimensional `x`.
+    An unconditional Gaussian has a zero-dimensional `x`.
 
     Attributes:
         gain: `(K, dy, dx)`.
@@ -37,7 +37,7 @@ class LinearGaussian:
 
     @classmethod
     def build(cls, gain: ArrayLike, bias: ArrayLike, chol: ArrayLike) -> LinearGaussian:
-        """Makes the stack from its parameters and prepares the whitening maps."""
+        """Builds the stack from its parameters and precomputes the whitening maps."""
         gain, bias, chol = (np.asarray(a, dtype=np.float64) for a in (gain, bias, chol))
         dim = bias.shape[1]
         inverse = np.linalg.inv(chol)
@@ -50,7 +50,7 @@ class LinearGaussian:
 
     @classmethod
     def unconditional(cls, mean: ArrayLike, chol: ArrayLike) -> LinearGaussian:
-        """Makes a stack without input from means `(K, dy)` and Cholesky factors `(K, dy, dy)`."""
+        """Builds a stack without input from means `(K, dy)` and Cholesky factors `(K, dy, dy)`."""
         mean = np.asarray(mean, dtype=np.float64)
         return cls.build(np.zeros((*mean.shape, 0)), mean, chol)
 
@@ -72,13 +72,13 @@ class LinearGaussian:
         return 0.5 * self.bias.shape[1] - self.log_norm
 
     def select(self, index: IntArray) -> LinearGaussian:
-        """The stack of the components `index`."""
+        """Returns the stack of the components `index`."""
         return LinearGaussian(
             self.gain[index], self.bias[index], self.chol[index], self.whitener[:, :, index], self.log_norm[index]
         )
 
     def append(self, other: LinearGaussian) -> LinearGaussian:
-        """This stack followed by `other`."""
+        """Returns this stack followed by `other`."""
         return LinearGaussian(
             np.concatenate([self.gain, other.gain]),
             np.concatenate([self.bias, other.bias]),
@@ -88,7 +88,7 @@ class LinearGaussian:
         )
 
     def replace(self, index: IntArray, other: LinearGaussian) -> LinearGaussian:
-        """This stack with the components `index` exchanged for those of `other`."""
+        """Returns this stack with the components `index` replaced by those of `other`."""
         if np.array_equal(index, np.arange(len(self))):
             return other
         new = LinearGaussian(
@@ -118,11 +118,11 @@ class LinearGaussian:
         return result
 
     def whitened(self, x: Array, y: Array) -> Array:
-        """Residuals of own samples in own coordinates.
+        """Whitened residuals of each component's own samples.
 
         Args:
-            x: `(K, n, dx)`, inputs of each component's samples.
-            y: `(K, n, dy)`, its samples.
+            x: `(K, n, dx)`, inputs of the samples.
+            y: `(K, n, dy)`, the samples.
 
         Returns:
             `chol^-1 (y - gain x - bias)` with the samples last, `(K, dy, n)`.
@@ -135,13 +135,13 @@ class LinearGaussian:
         return z
 
     def sample(self, x: Array, rng: np.random.Generator) -> Array:
-        """Draws one `y` from each component for each of its own inputs `x (K, n, dx)`: `(K, n, dy)`."""
+        """Draws one `y` from each component for each of its inputs `x (K, n, dx)`: `(K, n, dy)`."""
         noise = rng.standard_normal((*x.shape[:2], self.bias.shape[1]))
         return x @ self.gain.transpose(0, 2, 1) + self.bias[:, None] + noise @ self.chol.transpose(0, 2, 1)
 
 
 def kl_divergence(new: LinearGaussian, old: LinearGaussian, x: Array) -> Array:
-    """`KL(new_k || old_k)` of each pair, averaged over the inputs `x (K, n, dx)` of each component: `(K,)`."""
+    """`KL(new_k || old_k)` of each component, averaged over its inputs `x (K, n, dx)`: `(K,)`."""
     dim = old.bias.shape[1]
     inverse = np.linalg.inv(old.chol)
     factor = inverse @ new.chol
@@ -152,7 +152,7 @@ def kl_divergence(new: LinearGaussian, old: LinearGaussian, x: Array) -> Array:
 
 
 def clip_std(gaussian: LinearGaussian, scale: Array, low: float, high: float) -> LinearGaussian:
-    """Limits the standard deviations along the principal axes, measured in units of `scale (dy,)`."""
+    """Clips the standard deviations along the principal axes to `[low, high]`, in units of `scale (dy,)`."""
     scaled = gaussian.chol / scale[:, None]
     trace, dim = (scaled**2).sum((1, 2)), len(scale)
     det = np.prod(np.diagonal(scaled, axis1=1, axis2=2) ** 2, axis=1)

@@ -1,4 +1,4 @@
-"""The product: a skill library that answers a context with skills. Needs NumPy and safetensors only."""
+"""The skill library, which returns skills for a context. Requires only NumPy and safetensors."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Skill:
-    """A skill for a context; with a batch of n contexts every field has a leading axis n.
+    """A skill for a context; for a batch of n contexts every field has a leading axis n.
 
     Attributes:
         theta: `(dt,)`, parameters of the movement.
-        component: Index of the component it is of.
+        component: Index of its component.
         log_prob: `log pi(theta|c)` under the whole library.
         gating: `pi(o|c)` of that component.
     """
@@ -37,7 +37,7 @@ class Skill:
 
 @dataclass(frozen=True)
 class Component:
-    """One component: where it is at home and how its skill follows the context.
+    """One component: its weight, its context distribution and its expert.
 
     Attributes:
         weight: `pi(o)`.
@@ -58,16 +58,16 @@ class Component:
 
 @dataclass(frozen=True, repr=False)
 class SkillLibrary:
-    """A mixture of skills over a context box.
+    """A mixture of components over a context box.
 
-    Every query takes one context `(dc,)` or a batch `(n, dc)` and answers in the same form. Outside the box it answers
-    as well, by extrapolation far from anything that was tried: ask `contains` before a robot moves.
+    Every query takes one context `(dc,)` or a batch `(n, dc)` and returns results in the same form. Outside the box it
+    extrapolates beyond anything that was tried: check `contains` before a robot moves.
 
     Attributes:
         mixture: The components.
         context_low: `(dc,)`, lower corner of the context box the library was trained for.
         context_high: `(dc,)`, upper corner.
-        metadata: What the library is for (task, seed, ...), as strings.
+        metadata: Task, seed and other facts about the training, as strings.
     """
 
     mixture: Mixture
@@ -95,7 +95,7 @@ class SkillLibrary:
 
     @property
     def components(self) -> tuple[Component, ...]:
-        """The components, one by one."""
+        """The components as a tuple of `Component`."""
         m = self.mixture
         context_cov, cov, weights = m.contexts.cov, m.experts.cov, np.exp(m.log_weights)
         return tuple(
@@ -106,7 +106,7 @@ class SkillLibrary:
         )
 
     def sample(self, context: ArrayLike, rng: np.random.Generator) -> Skill:
-        """Draws a component by its gating probability and parameters from its expert."""
+        """Draws a component from the gating and parameters from its expert."""
         contexts, single = self._rows("context", context, self.context_dim)
         joint = self.mixture.log_context_joint(contexts)
         total = logsumexp(joint)
@@ -118,22 +118,27 @@ class SkillLibrary:
         return Skill(*(values[0] for values in fields)) if single else Skill(*fields)
 
     def skills(self, context: ArrayLike, min_gating: float = 0.01) -> list[Skill]:
-        """The choice in one context `(dc,)`: the mean of every component with that gating, the most probable first."""
+        """Returns the skills available in one context `(dc,)`, the most probable first.
+
+        Each is the mean of a component whose gating is at least `min_gating`. If no component reaches it, as when
+        hundreds share a context, the most probable one is returned (several if they are equally probable).
+        """
         contexts, single = self._rows("context", context, self.context_dim)
         if not single:
-            raise SvslError(f"context: expected one of shape ({self.context_dim},), got {contexts.shape}")
+            raise SvslError(f"context: expected shape ({self.context_dim},), got {contexts.shape}")
         gating = self.gating(contexts[0])
-        known = np.array([k for k in np.argsort(-gating, kind="stable") if gating[k] >= min_gating], dtype=np.intp)
-        repeated = np.repeat(contexts, len(known), axis=0)
-        thetas = self.mixture.component_means(repeated, known)
+        most_probable_first = np.argsort(-gating, kind="stable")
+        active = most_probable_first[gating[most_probable_first] >= min(min_gating, gating.max())]
+        repeated = np.repeat(contexts, len(active), axis=0)
+        thetas = self.mixture.component_means(repeated, active)
         log_probs = self.mixture.log_prob(repeated, thetas)
-        return [Skill(*fields) for fields in zip(thetas, known, log_probs, gating[known], strict=True)]
+        return [Skill(*fields) for fields in zip(thetas, active, log_probs, gating[active], strict=True)]
 
     def table(self) -> tuple[list[str], Array]:
-        """All components as a table: column names and one row of numbers a component.
+        """Returns all components as a table: column names and one row of numbers per component.
 
         Columns: `component`, `weight`, `context_mean_I`, `context_cov_I_J`, `gain_P_I`, `bias_P`, `cov_P_Q`; I and J
-        count context dimensions, P and Q parameters, from 0. The mean parameters are `gain c + bias`.
+        are indices of context dimensions, P and Q of parameters, from 0. The mean parameters are `gain c + bias`.
         """
         m, count = self.mixture, len(self)
         columns = {
@@ -167,7 +172,7 @@ class SkillLibrary:
         return log_prob[0] if single else log_prob
 
     def mean(self, context: ArrayLike, component: ArrayLike) -> Array:
-        """Mean parameters of a component (or one per context): `(dt,)` or `(n, dt)`."""
+        """Mean parameters of one component, or of one per context: `(dt,)` or `(n, dt)`."""
         contexts, single = self._rows("context", context, self.context_dim)
         index = np.asarray(component)
         if index.dtype.kind not in "iu" or (index < 0).any() or (index >= len(self)).any():
@@ -178,7 +183,7 @@ class SkillLibrary:
         return means[0] if single else means
 
     def save(self, path: str | Path) -> None:
-        """Writes the library to one safetensors file, whole or not at all."""
+        """Writes the library to one safetensors file, atomically."""
         m = self.mixture
         arrays = {
             "log_weights": m.log_weights,
@@ -195,20 +200,20 @@ class SkillLibrary:
 
     @classmethod
     def load(cls, path: str | Path) -> SkillLibrary:
-        """Reads and checks the library of a file or of a finished run's folder.
+        """Reads and checks a library file, or the library in the folder of a finished run.
 
         Raises:
-            SvslError: If the file is missing, broken, of another kind or version, or does not hold a valid mixture.
+            SvslError: If the file is missing or corrupt, has another format or version, or is not a valid mixture.
         """
         if Path(path).is_dir():
-            path = Path(path) / "library.safetensors"  # of a run
+            path = Path(path) / "library.safetensors"
         arrays, header = read_safetensors(Path(path), "skill library")
         if header.get("format") != FORMAT:
-            raise SvslError(f"{path}: a safetensors file, but no skill library")
+            raise SvslError(f"{path}: a safetensors file, but not a skill library")
         if header.get("version") != VERSION:
             raise SvslError(
                 f"{path}: library version {header.get('version')}, this svsl reads version {VERSION}; "
-                "load it with the svsl that wrote it or train it again"
+                "load it with the version of svsl that wrote it, or train it again"
             )
         try:
             return cls(*_checked(arrays), metadata=header.get("metadata", {}))
@@ -216,7 +221,7 @@ class SkillLibrary:
             raise SvslError(f"{path}: {error}") from None
 
     def contains(self, context: ArrayLike) -> BoolArray:
-        """Whether contexts lie in the box that the library was trained for: a bool, or `(n,)`."""
+        """Whether contexts are in the box that the library was trained for: a bool, or `(n,)`."""
         contexts, single = self._rows("context", context, self.context_dim)
         inside = np.asarray(((contexts >= self.context_low) & (contexts <= self.context_high)).all(axis=1))
         return np.asarray(inside[0]) if single else inside
@@ -229,7 +234,7 @@ class SkillLibrary:
         if array.ndim not in (1, 2) or array.shape[-1] != dim:
             raise SvslError(f"{name}: expected shape ({dim},) or (n, {dim}), got {array.shape}")
         if not np.isfinite(array).all():
-            raise SvslError(f"{name}: has values that are NaN or infinite")
+            raise SvslError(f"{name}: expected finite numbers, got NaN or infinity")
         return np.atleast_2d(array), array.ndim == 1
 
     def _pairs(self, context: ArrayLike, theta: ArrayLike) -> tuple[Array, Array, bool]:
@@ -237,7 +242,9 @@ class SkillLibrary:
         parameters, one_theta = self._rows("theta", theta, self.parameter_dim)
         rows = max(len(contexts), len(parameters))
         if len(contexts) not in (1, rows) or len(parameters) not in (1, rows):
-            raise SvslError(f"context and theta: {len(contexts)} rows against {len(parameters)}; give one or as many")
+            raise SvslError(
+                f"context and theta: got {len(contexts)} and {len(parameters)} rows; expected the same number, or one"
+            )
         contexts = np.broadcast_to(contexts, (rows, self.context_dim))
         return contexts, np.broadcast_to(parameters, (rows, self.parameter_dim)), one_context and one_theta
 
@@ -255,7 +262,11 @@ _SHAPES = {  # K components, C context dimensions, T parameters
 
 
 def _checked(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[Mixture, Array, Array]:
-    """Makes the mixture and the context box from a file's arrays, or says what is wrong with them."""
+    """Builds the mixture and the context box from the arrays of a file.
+
+    Raises:
+        SvslError: If an array is missing or invalid.
+    """
     missing = [name for name in _SHAPES if name not in arrays]
     if missing:
         raise SvslError(f"array {missing[0]!r} is missing")
@@ -267,7 +278,7 @@ def _checked(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[Mixture, Array,
         if array.dtype != np.float64 or array.shape != expected or 0 in expected:
             raise SvslError(f"array {name!r}: expected float64 {expected}, got {array.dtype} {array.shape}")
         if not np.isfinite(np.asarray(array, dtype=np.float64)).all() and name != "log_weights":
-            raise SvslError(f"array {name!r} has values that are not finite")
+            raise SvslError(f"array {name!r}: expected finite numbers, got NaN or infinity")
     a = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
     if not abs(np.exp(a["log_weights"]).sum() - 1) < 1e-6:
         raise SvslError("the component weights do not sum to 1")

@@ -1,4 +1,4 @@
-"""The mixture of experts: weights, context distributions and experts, all computed in log space."""
+"""The mixture of experts: weights, context distributions and experts, computed in log space."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Mixture:
     """`pi(o)`, `pi(c|o)` and `pi(theta|c,o)` of K components.
 
     Attributes:
-        log_weights: `(K,)`, `log pi(o)`; -inf switches a component off.
+        log_weights: `(K,)`, `log pi(o)`; -inf disables a component.
         contexts: `pi(c|o)`, a stack without input.
         experts: `pi(theta|c,o)`, a stack with the context as input.
     """
@@ -31,14 +31,14 @@ class Mixture:
         return len(self.log_weights)
 
     def select(self, index: IntArray) -> Mixture:
-        """The mixture of the components `index`, weights renormalised."""
+        """Returns the mixture of the components `index`, with renormalised weights."""
         log_weights = self.log_weights[index]
         return Mixture(
             log_weights - logsumexp(log_weights[None])[0], self.contexts.select(index), self.experts.select(index)
         )
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Every array of the mixture by name, for a checkpoint."""
+        """Returns all arrays of the mixture by name, for a checkpoint."""
         arrays: dict[str, NDArray[np.generic]] = {"log_weights": self.log_weights}
         for prefix, stack in (("contexts", self.contexts), ("experts", self.experts)):
             arrays |= {f"{prefix}.{field.name}": getattr(stack, field.name) for field in fields(LinearGaussian)}
@@ -46,7 +46,7 @@ class Mixture:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[np.generic]]) -> Mixture:
-        """The mixture `to_arrays` gave, bit for bit."""
+        """Restores a mixture from the result of `to_arrays`, bit for bit."""
 
         def stack(prefix: str) -> LinearGaussian:
             return LinearGaussian(
@@ -60,7 +60,7 @@ class Mixture:
         return self.contexts.log_prob(contexts[:, :0], contexts) + self.log_weights
 
     def log_joint(self, contexts: Array, parameters: Array) -> Array:
-        """`log pi(o) pi(c|o) pi(theta|c,o)` for rows: `(n, K)`."""
+        """`log pi(o) pi(c|o) pi(theta|c,o)` for rows of contexts and parameters: `(n, K)`."""
         return self.log_context_joint(contexts) + self.experts.log_prob(contexts, parameters)
 
     def log_gating(self, contexts: Array) -> Array:
@@ -82,12 +82,12 @@ class Mixture:
         return sample_rows(np.exp(self.log_gating(contexts)), rng)
 
     def component_means(self, contexts: Array, components: IntArray) -> Array:
-        """Mean parameters of one chosen component for each row: `(n, dt)`."""
+        """Mean parameters of the given component in each row: `(n, dt)`."""
         gain, bias = self.experts.gain[components], self.experts.bias[components]
         return np.einsum("nij,nj->ni", gain, contexts) + bias
 
     def sample_parameters(self, contexts: Array, components: IntArray, rng: np.random.Generator) -> Array:
-        """Draws `theta ~ pi(theta|c,o)` of the chosen component for each row: `(n, dt)`."""
+        """Draws `theta ~ pi(theta|c,o)` from the given component in each row: `(n, dt)`."""
         noise = rng.standard_normal((len(contexts), self.experts.bias.shape[1]))
         deviation = np.einsum("nij,nj->ni", self.experts.chol[components], noise)
         return self.component_means(contexts, components) + deviation
@@ -102,7 +102,7 @@ def logsumexp(log_values: Array) -> Array:
 
 
 def log_normalised(log_values: Array) -> Array:
-    """Log of the values normalised to sum to one over the last axis."""
+    """Normalises log values so that the values sum to one over the last axis."""
     return log_values - logsumexp(log_values)[..., None]
 
 

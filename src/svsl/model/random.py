@@ -1,4 +1,4 @@
-"""Random generators as arrays, so that a checkpoint can hold them."""
+"""Random generators, and their states as arrays for checkpoints."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _LOW = 2**64 - 1
 
 
 def stream(seed: int, *path: int) -> np.random.Generator:
-    """An independent generator for each `path` of small numbers under one seed."""
+    """Returns an independent generator for each `path` of non-negative integers under one seed."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=path)))
 
 
 def rng_to_array(rng: np.random.Generator) -> NDArray[np.uint64]:
-    """The exact state of a PCG64 generator, `(6,)`."""
+    """Returns the exact state of a PCG64 generator, `(6,)`."""
     state = rng.bit_generator.state
     if state["bit_generator"] != "PCG64":
         raise TypeError(f"expected a PCG64 generator, got {state['bit_generator']}")
@@ -25,7 +25,7 @@ def rng_to_array(rng: np.random.Generator) -> NDArray[np.uint64]:
 
 
 def rng_from_array(array: NDArray[np.uint64]) -> np.random.Generator:
-    """The generator whose state `rng_to_array` gave."""
+    """Restores a generator from the result of `rng_to_array`."""
     words = [int(word) for word in array]
     bits = np.random.PCG64()
     bits.state = {

@@ -11,15 +11,15 @@ FOLDER = Path(__file__).parent / "shipped_libraries"
 
 
 def pretrained_names() -> list[str]:
-    """The tasks a trained library is shipped for."""
+    """Returns the names of the tasks for which a trained library is shipped."""
     return sorted(path.stem for path in FOLDER.glob("*.safetensors"))
 
 
 def load_pretrained(name: str) -> SkillLibrary:
-    """The shipped library for the task called `name`; needs NumPy and safetensors only.
+    """Loads the library shipped for the task `name`; requires only NumPy and safetensors.
 
     Raises:
-        SvslError: If none is shipped for it.
+        SvslError: If no library is shipped for this task.
     """
     if name not in pretrained_names():
         raise SvslError(f"no library is shipped for {name!r}; shipped: {', '.join(pretrained_names()) or 'none'}")

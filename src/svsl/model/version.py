@@ -1,3 +1,3 @@
-"""The version of svsl, which the files it writes carry."""
+"""The version of svsl, recorded in the files it writes."""
 
 __version__ = "0.1.0"

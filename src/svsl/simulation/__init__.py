@@ -1,1 +1,1 @@
-"""MuJoCo models of the robot tasks, their batched rollouts and pictures."""
+"""MuJoCo models of the robot tasks, batched rollouts and movement primitives. Independent of tasks."""

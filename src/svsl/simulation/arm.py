@@ -1,14 +1,14 @@
-"""The Barrett WAM of both robot tasks: link tables and one function that builds the arm into a MuJoCo spec.
+"""The Barrett WAM of both robot tasks: data classes, shapes, and functions that add the arm to a MuJoCo spec.
 
-The two scenes carry two published calibrations of the same arm. They differ in where a link's frame sits on its joint
-axis, in the inertias, the joint ranges and the damping; the shape is the same. So a variant is data (`BEER_PONG_ARM`
-and `TABLE_TENNIS_ARM` in `wam.py`), and the shape is written once, in frames whose origins are the shoulder, the elbow
-or the wrist (`Link.centre` says where that point lies in the variant's own link frame).
+The two scenes use two published calibrations of the same arm. They differ in the position of the link frames along the
+joint axes, in the inertias, the joint ranges and the damping; the shape is the same. A variant is therefore data
+(`BEER_PONG_ARM` and `TABLE_TENNIS_ARM` in `wam.py`), and the shape is defined once, in frames whose origins are the
+shoulder, the elbow or the wrist (`Link.centre` is the position of that point in the link frame of the variant).
 
-All joints are hinges about the local z axis through the link's origin, without armature and springs. Every link is
+All joints are hinges about the local z axis through the link's origin, without armature or springs. Every link is
 gravity compensated (`gravcomp`), and the compensation counts as actuator force (`actgravcomp`), so `qfrc_actuator` is
-the whole torque a real motor would have to give. The published beer-pong arm has a joint `frictionloss` of 0.001; here
-it is 0: it is negligible beside the damping, but costs a constraint solve at every step.
+the total torque a real motor would have to provide. The published beer pong arm has a joint `frictionloss` of 0.001;
+here it is 0, because it is negligible compared with the damping but requires a constraint solve at every step.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ GEOM = mujoco.mjtGeom
 Vector = tuple[float, float, float]
 Quaternion = tuple[float, float, float, float]  # w, x, y, z
 
-# Geom groups; the renderer shows the groups 0 to 2 unless told otherwise. A geom never collides by itself
-# (`NO_COLLISIONS`): the scenes list the pairs that do.
+# Geom groups; by default the renderer shows groups 0 to 2. Geoms do not collide by default (`NO_COLLISIONS`): the
+# scenes list the pairs that do.
 SOLID_GROUP, VISUAL_GROUP, HIDDEN_SOLID_GROUP = 0, 1, 3
 NO_COLLISIONS = {"contype": 0, "conaffinity": 0}
 
@@ -43,13 +43,13 @@ class Inertia:
 
 @dataclass(frozen=True)
 class Link:
-    """One moving link: its frame in the parent's, its joint (about z) and its inertia.
+    """One moving link: its frame in the parent frame, its joint (about z) and its inertia.
 
     Attributes:
-        pos, quat: Frame of the link in its parent's at joint angle zero.
-        joint_range: Limits [rad].
-        damping: Of the joint [N m s/rad].
-        inertia: Of the link.
+        pos, quat: Frame of the link in the parent frame at joint angle zero.
+        joint_range: Joint limits [rad].
+        damping: Joint damping [N m s/rad].
+        inertia: Inertia of the link.
         centre: The shoulder (links 1 to 3), elbow (4) or wrist (5 to 7) in this link's frame.
     """
 
@@ -63,15 +63,15 @@ class Link:
 
 @dataclass(frozen=True)
 class Arm:
-    """A variant of the WAM: where it stands, its seven links and its servos.
+    """A variant of the WAM: its base, its seven links and its servos.
 
     The servo force of a joint is `kp (ctrl - q) - kv qd`, with neither control nor force limits, so that a control of
     `q_des + kv / kp * qd_des` is a PD controller.
 
     Attributes:
         pos, quat: Frame of the (static) base in the world.
-        shoulder: The shoulder in the base's frame.
-        links: From the base to the hand.
+        shoulder: Position of the shoulder in the base frame.
+        links: The links, from the base to the hand.
         kp: Stiffness of the servos [N m/rad].
         kv: Damping of the servos [N m s/rad].
     """
@@ -108,9 +108,9 @@ class Shape:
 _SHELL, _DARK, _ACCENT = "arm_shell", "arm_dark", "arm_accent"
 _TUBE, _CAPSULE, _BALL = GEOM.mjGEOM_CYLINDER, GEOM.mjGEOM_CAPSULE, GEOM.mjGEOM_SPHERE
 
-# Index 0 is the base, 1 to 7 the links. At zero angles the arm points along the base's z axis; links 2, 4 and 6 turn
-# about the base's y axis, and "along the arm" is their -y.
-_LOOKS: tuple[tuple[Shape, ...], ...] = (
+# Index 0 is the base, 1 to 7 are the links. At zero angles the arm points along the base's z axis; links 2, 4 and 6
+# rotate about the base's y axis, and their -y axis points along the arm.
+_VISUAL_SHAPES: tuple[tuple[Shape, ...], ...] = (
     (
         Shape(_TUBE, (0, 0, -0.344), (0, 0, -0.318), 0.135, _DARK),
         Shape(_TUBE, (0, 0, -0.318), (0, 0, -0.215), 0.105, _SHELL),
@@ -149,23 +149,23 @@ _LOOKS: tuple[tuple[Shape, ...], ...] = (
     (Shape(_TUBE, (0, 0, 0.042), (0, 0, 0.056), 0.033, _DARK),),
 )
 
-# What the ball and the table can meet: few and simple, because each costs time at every step.
-_SOLIDS: dict[int, Shape] = {
+# Collision shapes: few and simple, because each takes time at every step.
+_COLLISION_SHAPES: dict[int, Shape] = {
     0: Shape(_CAPSULE, (0, 0, -0.24), (0, 0, -0.12), 0.1),
     2: Shape(_BALL, (0, 0, 0), (0, 0, 0), 0.12),
     3: Shape(_CAPSULE, (0, 0, 0.12), (0.02, 0, 0.53), 0.055),
     4: Shape(_CAPSULE, (-0.03, -0.03, 0), (-0.045, -0.24, 0), 0.045),
-    6: Shape(_CAPSULE, (0, 0, 0), (0, -0.033, 0), 0.035),  # 2 mm short of the ball in the hand
+    6: Shape(_CAPSULE, (0, 0, 0), (0, -0.033, 0), 0.035),  # ends 2 mm from the ball in the hand
 }
 
 
 def add_arm(spec: mujoco.MjSpec, arm: Arm) -> mujoco.MjsBody:
-    """Builds the arm into the spec: bodies, joints, shapes and servos.
+    """Adds the arm to the spec: bodies, joints, shapes and servos.
 
     Names: bodies `base`, `link_1` .. `link_7`, joints `joint_1` .. `joint_7`, actuators `motor_1` .. `motor_7`.
 
     Args:
-        spec: Angles must be in radians (`spec.compiler.degree = False`).
+        spec: Modified in place; angles must be in radians (`spec.compiler.degree = False`).
         arm: The variant.
 
     Returns:
@@ -193,7 +193,7 @@ def add_arm(spec: mujoco.MjSpec, arm: Arm) -> mujoco.MjsBody:
 
 
 def add_body(parent: mujoco.MjsBody, name: str, pos: Vector, quat: Quaternion, inertia: Inertia) -> mujoco.MjsBody:
-    """Adds a gravity-compensated part of the arm with the given inertia, whatever its geoms weigh."""
+    """Adds a gravity-compensated part of the arm with the given inertia, regardless of the mass of its geoms."""
     return parent.add_body(
         name=name,
         pos=pos,
@@ -208,9 +208,9 @@ def add_body(parent: mujoco.MjsBody, name: str, pos: Vector, quat: Quaternion, i
 
 
 def add_hand(link_7: mujoco.MjsBody) -> None:
-    """Adds a palm with three open fingers around the ball, and the site `release` at the ball's place.
+    """Adds a palm with three open fingers around the ball, and the site `release` at the position of the ball.
 
-    Only the palm can touch the ball; it ends 2 mm below the ball that lies in the hand.
+    Only the palm can touch the ball; it ends 2 mm below the ball in the hand.
     """
     link_7.add_site(name="release", pos=RELEASE_POS, size=(0.005,) * 3, rgba=(0, 0, 0, 0))
     _add_shape(link_7, Shape(_BALL, (0, 0, -0.02), (0, 0, -0.02), 0.028), name="palm")
@@ -224,7 +224,7 @@ def add_hand(link_7: mujoco.MjsBody) -> None:
 def add_racket(link_7: mujoco.MjsBody) -> None:
     """Adds the body `racket` with the site `racket` at the paddle's centre; the x axis is normal to the paddle.
 
-    The colliding geoms are `bat`, `bat_back` and `handle`. The red face looks along +x, the green one along -x.
+    The colliding geoms are `bat`, `bat_back` and `handle`. The red face points along +x, the green one along -x.
     """
     for start, end, radius in ((0.056, 0.085, 0.03), (0.08, 0.15, 0.02)):
         _add_shape(link_7, Shape(_CAPSULE, (0, 0, start), (0, 0, end), radius, _SHELL if radius > 0.025 else _DARK))
@@ -240,21 +240,21 @@ def add_racket(link_7: mujoco.MjsBody) -> None:
 
 
 def _add_link_shapes(body: mujoco.MjsBody, number: int, centre: Vector) -> None:
-    """Adds what is seen of the base (0) or a link, and what can be hit: the geom `<body's name>_solid`."""
-    for shape in _LOOKS[number]:
+    """Adds the visual shapes of the base (0) or a link, and its collision shape: the geom `<body's name>_solid`."""
+    for shape in _VISUAL_SHAPES[number]:
         _add_shape(body, shape, centre)
-    if number in _SOLIDS:
-        _add_shape(body, _SOLIDS[number], centre, name=f"{body.name}_solid")
+    if number in _COLLISION_SHAPES:
+        _add_shape(body, _COLLISION_SHAPES[number], centre, name=f"{body.name}_solid")
 
 
 def _add_shape(body: mujoco.MjsBody, shape: Shape, centre: Vector = (0.0, 0.0, 0.0), name: str = "") -> None:
-    """Adds a shape that is seen (with a material) or one that can be hit (without)."""
+    """Adds a visual shape (with a material) or a collision shape (without)."""
     start = [a + b for a, b in zip(shape.start, centre, strict=True)]
     end = [a + b for a, b in zip(shape.end, centre, strict=True)]
-    place = {"pos": start} if shape.kind == _BALL else {"fromto": [*start, *end]}
+    position = {"pos": start} if shape.kind == _BALL else {"fromto": [*start, *end]}
     group = VISUAL_GROUP if shape.material else HIDDEN_SOLID_GROUP
     size = (shape.radius, 0, 0)
-    geom = body.add_geom(name=name, type=shape.kind, size=size, mass=0, group=group, **place, **NO_COLLISIONS)
+    geom = body.add_geom(name=name, type=shape.kind, size=size, mass=0, group=group, **position, **NO_COLLISIONS)
     geom.material = shape.material
 
 

@@ -1,4 +1,4 @@
-"""Movement primitives: parameters and a duration become desired joint trajectories, for whole batches."""
+"""Movement primitives: map batches of parameters to desired joint trajectories."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import numpy as np
 
 from svsl.model.gaussians import Array
 
+_FADE_S = 0.2  # fade-in of a reach
+_REST_S = 2.0  # from the end of a strike to rest
+_ROWS_PER_BLOCK = 8  # keeps the arrays of a block in the cache
+
 
 def radial_bases(phase: Array, centres: Array, variance: float) -> tuple[Array, Array]:
-    """Normalised Gaussian bases and their derivatives by the phase.
+    """Normalised Gaussian bases and their derivatives with respect to the phase.
 
     Args:
         phase: `(...)`.
         centres: `(b,)`.
-        variance: Of each Gaussian, in squared phase.
+        variance: Variance of each Gaussian, in squared phase.
 
     Returns:
         Values `(..., b)`, which sum to one, and derivatives `(..., b)`.
@@ -27,15 +31,15 @@ def radial_bases(phase: Array, centres: Array, variance: float) -> tuple[Array, 
 
 
 def throw(weights: Array, steps: Array, length: int, dt_s: float) -> tuple[Array, Array]:
-    """Offsets from the start posture that leave it at rest and end in a swing (beer pong).
+    """Offsets from the start posture for a movement that starts at rest and ends in a swing (beer pong).
 
     Normalised bases with centres from -0.01 to 1.01 in the phase `k / (steps - 1)`, two more than there are weights:
-    the first two have none. A basis is 0.3 times as wide as the bases are apart.
+    the first two have no weight. The width of a basis is 0.3 times the distance between neighbours.
 
     Args:
         weights: `(n, j, b)` of the last b bases for each joint; beer pong has two.
         steps: `(n,)`, number of steps of each movement, at least 2.
-        length: Number of steps to return; after its own steps a movement holds its last position.
+        length: Number of steps to return; a movement holds its last position after its own steps.
         dt_s: Length of a step.
 
     Returns:
@@ -52,17 +56,17 @@ def throw(weights: Array, steps: Array, length: int, dt_s: float) -> tuple[Array
 
 
 def throw_steps(durations: Array) -> Array:
-    """Steps of 5 ms that a throw of each duration `(n,)` in seconds takes: `(n,)` (beer pong)."""
+    """Number of 5 ms steps in a throw of each duration `(n,)` in seconds: `(n,)` (beer pong)."""
     return (3.5 * (durations / 0.0175 + 1)).astype(np.int64)
 
 
 def throw_parameters(parameters: Array, steps: Array, length: int, dt_s: float) -> tuple[Array, Array]:
-    """The `throw` of a skill of beer pong.
+    """Computes the `throw` for parameters of beer pong.
 
     Args:
-        parameters: `(n, 2 j + 1)`: weights, basis by basis, in units of sqrt(0.02), and the duration, which has its say
-            through `steps`.
-        steps: See `throw`: `throw_steps` for steps of 5 ms, more for a controller that is faster.
+        parameters: `(n, 2 j + 1)`: weights, basis by basis, in units of sqrt(0.02), and the duration, which only
+            affects the result through `steps`.
+        steps: See `throw`: `throw_steps` for steps of 5 ms, more for a faster controller.
         length: See `throw`.
         dt_s: See `throw`.
     """
@@ -72,13 +76,13 @@ def throw_parameters(parameters: Array, steps: Array, length: int, dt_s: float) 
 
 
 def strike(weights: Array, durations: Array, length: int, dt_s: float) -> Array:
-    """Offsets from the start posture for a strike that then slows down evenly to rest within 2 s (table tennis).
+    """Offsets from the start posture for a strike that then decelerates uniformly to rest within 2 s (table tennis).
 
     Three normalised bases with centres 0, T/2 and T and width T/2, faded in by a sigmoid of `12 t/T - 6`.
 
     Args:
         weights: `(n, j, 3)`.
-        durations: `(n,)`, T of each strike in seconds.
+        durations: `(n,)`, duration T of each strike in seconds.
         length: Number of steps to return.
         dt_s: Length of a step.
 
@@ -97,7 +101,7 @@ def _fill_strikes(offsets: Array, weights: Array, durations: Array, time: Array)
     phase = np.minimum(time / durations, 1.0)
     after = np.clip(time - durations, 0.0, _REST_S)
     glide = (after - after**2 / (2 * _REST_S)) / durations
-    growth = np.exp(2 * phase)  # the bases' ratios are powers of it
+    growth = np.exp(2 * phase)  # ratios of the bases are powers of it
     squared = growth * growth
     second, third = np.exp(-0.5) * growth, np.exp(-2.0) * squared
     scale = 1 / ((1 + second + third) * (1 + np.exp(6.0) / (squared * squared * squared)))
@@ -114,10 +118,10 @@ def _fill_strikes(offsets: Array, weights: Array, durations: Array, time: Array)
 
 
 def reach(weights: Array, length: int, dt_s: float) -> tuple[Array, Array]:
-    """Offsets from the start posture that leave it at rest and end nearly at rest (5-link reacher).
+    """Offsets from the start posture for a movement that starts at rest and ends nearly at rest (5-link reacher).
 
-    `fade(t) sum_b w_b phi_b(t)`: normalised bases with centres from the beginning to the end of the movement, faded in
-    by `1 - exp(-t^2 / 2 s^2)` with s = 0.2 s.
+    `fade(t) sum_b w_b phi_b(t)`: normalised bases with centres from the start to the end of the movement, faded in by
+    `1 - exp(-t^2 / 2 s^2)` with s = 0.2 s.
 
     Args:
         weights: `(n, j, b)`.
@@ -137,18 +141,13 @@ def reach(weights: Array, length: int, dt_s: float) -> tuple[Array, Array]:
     return _combine(position[None], weights), _combine(velocity[None], weights)
 
 
-_FADE_S = 0.2
-_ROWS_PER_BLOCK = 8  # keeps a block's arrays in the cache
-_REST_S = 2.0
-
-
 def _slope_at_end() -> Array:
-    """Derivatives of a strike's three faded bases by the phase at its end."""
+    """Derivatives of the three faded bases of a strike with respect to the phase, at its end."""
     value, slope = radial_bases(np.array(1.0), np.array([0.0, 0.5, 1.0]), 0.25)
     fade = 1 / (1 + np.exp(-6.0))
     return np.asarray(fade * slope + 12 * fade * (1 - fade) * value)
 
 
 def _combine(bases: Array, weights: Array) -> Array:
-    """`sum_b bases (n, length, b) weights (n, j, b)`, rounded alike whatever the length (BLAS would not be)."""
+    """`sum_b bases (n, length, b) weights (n, j, b)`, with rounding independent of the length (unlike BLAS)."""
     return sum(bases[..., b, None] * weights[:, None, :, b] for b in range(bases.shape[-1]))  # type: ignore[return-value]

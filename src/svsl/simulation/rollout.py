@@ -1,4 +1,4 @@
-"""Batches of MuJoCo simulations on a persistent pool of threads; no Python per time step."""
+"""Batched MuJoCo simulation on a persistent thread pool, with no Python per time step."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from svsl.model.gaussians import Array, BoolArray, IntArray
 
 
 class Simulator:
-    """Rolls many copies of one model forward at once.
+    """Simulates many copies of one model in parallel.
 
     Args:
         model: The compiled model.
-        control_spec: What a row of controls holds (`mujoco.mjtState` bits).
-        workers: Threads; all available cores unless told. The result does not depend on it.
+        control_spec: The content of a row of controls (`mujoco.mjtState` bits).
+        workers: Number of threads (default: all available cores); 0 also means one. Does not affect the results.
     """
 
     def __init__(self, model: mujoco.MjModel, control_spec: int, workers: int | None = None) -> None:
         self.model, self.control_spec = model, control_spec
         self.state_size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
         self.control_size = mujoco.mj_stateSize(model, control_spec)
-        self._workers = workers or available_cores()
+        self._workers = available_cores() if workers is None else max(1, workers)
         self._pool: Rollout | None = None
 
     @property
@@ -33,23 +33,23 @@ class Simulator:
 
     @workers.setter
     def workers(self, count: int) -> None:
-        if count != self._workers:
+        if (count := max(1, count)) != self._workers:
             self._workers, self._pool = count, None
 
     def run(self, states: Array, controls: Array) -> tuple[Array, Array]:
-        """Steps every row forward.
+        """Simulates every row.
 
         Args:
             states: `(n, state_size)`: time, qpos, qvel.
             controls: `(n, steps, control_size)`.
 
         Returns:
-            The states after each step `(n, steps, state_size)`, and the sensors before it `(n, steps, ns)`.
+            The states after each step `(n, steps, state_size)`, and the sensors before each step `(n, steps, ns)`.
         """
         if self._pool is None:
             threads = self._workers if self._workers > 1 else 0
             self._pool = Rollout(nthread=threads)
-            self._datas = [mujoco.MjData(self.model) for _ in range(self._workers)]
+            self._thread_data = [mujoco.MjData(self.model) for _ in range(self._workers)]
         rows, steps = controls.shape[:2]
         state = np.empty((rows, steps, self.state_size))
         sensors = np.empty((rows, steps, self.model.nsensordata))
@@ -57,7 +57,7 @@ class Simulator:
             return state, sensors
         self._pool.rollout(
             [self.model] * rows,
-            self._datas,
+            self._thread_data,
             np.ascontiguousarray(states),
             np.ascontiguousarray(controls),
             control_spec=self.control_spec,
@@ -77,7 +77,7 @@ class Simulator:
 
 
 def diverged(states: Array, time_s: Array, dt_s: float) -> BoolArray:
-    """Which of the states `(n, size)`, due at `time_s (n,)`, blew up: MuJoCo then stops the clock."""
+    """Which simulations diverged, by their states `(n, size)` at `time_s (n,)`: MuJoCo stops the clock of those."""
     return np.asarray((np.abs(states[:, 0] - time_s) > 0.5 * dt_s) | ~np.isfinite(states).all(axis=1))
 
 

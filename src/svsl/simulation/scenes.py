@@ -1,14 +1,14 @@
-"""The MuJoCo scenes of beer pong and table tennis around the one arm of `arm.py`.
+"""The MuJoCo scenes of beer pong and table tennis, built around the arm of `arm.py`.
 
 Both models have ten degrees of freedom: `qpos[:7]` are the arm's joints, `qpos[7:]` is the world position of the ball
-(three slides: the ball does not rotate, so no contact can spin it).
+(three slide joints: the ball does not rotate, so no contact can spin it).
 
 Collisions are an explicit list of pairs, each with its own contact parameters: the ball with everything, the arm with
-the table; never the arm with itself, the floor, the net or its own stand. That is faster here than MuJoCo's broad
-phase, and the numbers are those of the pair, with no mixing rules in between.
+the table; never the arm with itself, the floor, the net or its own stand. Here this is faster than MuJoCo's broad
+phase, and each pair uses its own parameters without mixing rules.
 
-What is only there to be seen costs a tenth of a step. `looks=False` gives the same dynamics, state and sensors, bit for
-bit, without it.
+Purely visual geoms take a tenth of the time of a step. `visuals=False` omits them and gives the same dynamics, state
+and sensors, bit for bit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TABLE_TENNIS_START = (0.0, 0.0, 0.0, 1.5, 0.0, 0.0, 1.5)
 BALL_RADIUS = 0.025
 BALL_MASS = 0.1
 
-# The published cup stands with its axis off the context; the tasks keep that, so that their returns mean the same.
+# The axis of the published cup is offset from the context; the tasks keep the offset to keep returns comparable.
 CUP_AXIS_OFFSET = (0.0, -0.1337249)
 CUP_SIDES = 16
 CUP_INNER_RADIUS = 0.0701
@@ -59,7 +59,7 @@ _HIDDEN = (0.0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class Contact:
-    """Parameters of a pair; negative `solref` are stiffness and damping, positive a time constant and damping ratio."""
+    """Contact parameters of a pair; `solref` is (-stiffness, -damping), or a time constant and a damping ratio."""
 
     solref: tuple[float, float]
     sliding_friction: float = 0.1
@@ -73,27 +73,27 @@ TABLE_TENNIS_BOUNCE = Contact(solref=(0.1, 0.03))
 ARM_CONTACT = Contact(solref=(0.02, 1), sliding_friction=1.0, torsional_friction=0.005, dimensions=3)
 
 
-def beer_pong_model(looks: bool = True, cup_radius: float = CUP_INNER_RADIUS) -> mujoco.MjModel:
-    """A newly compiled model of `beer_pong_spec`; the caller may change it."""
-    return beer_pong_spec(looks, cup_radius).compile()
+def beer_pong_model(visuals: bool = True, cup_radius: float = CUP_INNER_RADIUS) -> mujoco.MjModel:
+    """Compiles a new model of `beer_pong_spec`, which the caller may modify."""
+    return beer_pong_spec(visuals, cup_radius).compile()
 
 
-def table_tennis_model(looks: bool = True) -> mujoco.MjModel:
-    """A newly compiled model of `table_tennis_spec`; the caller may change it."""
-    return table_tennis_spec(looks).compile()
+def table_tennis_model(visuals: bool = True) -> mujoco.MjModel:
+    """Compiles a new model of `table_tennis_spec`, which the caller may modify."""
+    return table_tennis_spec(visuals).compile()
 
 
-def beer_pong_spec(looks: bool = True, cup_radius: float = CUP_INNER_RADIUS) -> mujoco.MjSpec:
-    """The arm before a table with a cup of that inner radius, and a wall behind it; it throws towards -y.
+def beer_pong_spec(visuals: bool = True, cup_radius: float = CUP_INNER_RADIUS) -> mujoco.MjSpec:
+    """Builds the arm in front of a table with a cup of inner radius `cup_radius` and a wall; throws go towards -y.
 
-    The cup is the mocap body `cup`: `mocap_pos = (x, y, 0)` puts its axis at (x, y); a context plus `CUP_AXIS_OFFSET`
-    is that point. The ball touches `cup_bottom` if and only if it is in the cup.
+    The cup is the mocap body `cup`: `mocap_pos = (x, y, 0)` puts its axis at (x, y), which is a context plus
+    `CUP_AXIS_OFFSET`. The ball touches `cup_bottom` if and only if it is in the cup.
 
-    Deviations from the published scene: one table box instead of two that overlap (the higher one, which the reward
-    looks at), which ends at the wall instead of inside it; the cup's wall is a regular tube of boxes with the mean
-    radii of its twelve meshes, without the slit and the one bouncy piece, and ends at the table instead of going
-    through it; the cylinders are not tilted by 0.0008 rad. The arm is too short to reach the table: `arm_table` is
-    there for scenes that are changed.
+    Deviations from the published scene: one table box instead of two overlapping ones (the higher one, which the
+    reward uses), which ends at the wall instead of inside it; the wall of the cup is a regular tube of boxes with the
+    mean radii of its twelve meshes, without the slit and the one bouncy piece, and ends at the table instead of going
+    through it; the cylinders are not tilted by 0.0008 rad. The arm is too short to reach the table: the sensor
+    `arm_table` is for modified scenes.
     """
     spec = _scene(timestep=0.005, middle=(0.0, -1.1, 0.9), light=(-0.75, -0.5, -1.0))
     world = spec.worldbody
@@ -120,16 +120,16 @@ def beer_pong_spec(looks: bool = True, cup_radius: float = CUP_INNER_RADIUS) -> 
     _add_sensor(spec, "release_pos", "FRAMEPOS", mujoco.mjtObj.mjOBJ_SITE, "release")
     _add_sensor(spec, "release_vel", "FRAMELINVEL", mujoco.mjtObj.mjOBJ_SITE, "release")
     _add_collisions(spec, BEER_PONG_BOUNCE, arm_reaches_table=("link_3_solid", "link_4_solid", "link_6_solid", "palm"))
-    if not looks:
-        _delete_looks(spec)
+    if not visuals:
+        _delete_visuals(spec)
     return spec
 
 
-def table_tennis_spec(looks: bool = True) -> mujoco.MjSpec:
-    """The arm hangs above one end of a table (x > 0) with a racket; the ball is served from the other end.
+def table_tennis_spec(visuals: bool = True) -> mujoco.MjSpec:
+    """Builds the arm with a racket, mounted above one end of a table (x > 0); the ball is served from the other end.
 
-    `target` and `serve` are mocap bodies that only mark places on the table. The net is wider than the table, as in the
-    published scene.
+    `target` and `serve` are mocap bodies that only mark positions on the table. The net is wider than the table, as in
+    the published scene.
     """
     spec = _scene(timestep=0.002, middle=(0.5, 0.0, 1.0), light=(0.35, 0.55, -1.0))
     world = spec.worldbody
@@ -140,10 +140,10 @@ def table_tennis_spec(looks: bool = True) -> mujoco.MjSpec:
     _add_static(spec, "table", _BOX, (0, 0, TABLE_TENNIS_TABLE_TOP - 0.01), half_size, "table")
     net_half_height = (NET_TOP - TABLE_TENNIS_TABLE_TOP) / 2
     _add_static(spec, "net", _BOX, (0, 0, NET_TOP - net_half_height), (0.01, 0.915, net_half_height), "net")
-    _add_table_tennis_looks(spec)
+    _add_table_tennis_visuals(spec)
     for name, x, rgba in (("target", -0.7, (0.9, 0.15, 0.15, 0.9)), ("serve", -0.9, (1.0, 0.62, 0.1, 0.9))):
         marker = world.add_body(name=name, pos=(x, 0, TABLE_TENNIS_TABLE_TOP), mocap=True)
-        _add_look(marker, _CYLINDER, (0, 0, 0.002), (0.05, 0.002, 0), rgba=rgba)
+        _add_visual(marker, _CYLINDER, (0, 0, 0.002), (0.05, 0.002, 0), rgba=rgba)
     _add_camera(world, eye=(-1.15, -3.75, 2.3), target=(0.45, 0.0, 1.0), fovy=45)
 
     ball = (mujoco.mjtObj.mjOBJ_BODY, "ball")
@@ -157,13 +157,13 @@ def table_tennis_spec(looks: bool = True) -> mujoco.MjSpec:
     _add_collisions(
         spec, TABLE_TENNIS_BOUNCE, arm_reaches_table=("link_3_solid", "link_4_solid", "link_6_solid", "bat", "handle")
     )
-    if not looks:
-        _delete_looks(spec)
+    if not visuals:
+        _delete_visuals(spec)
     return spec
 
 
 def _scene(timestep: float, middle: Vector, light: Vector) -> mujoco.MjSpec:
-    """An empty scene around `middle`: options, sky, a sun that shines along `light`, and materials."""
+    """Creates an empty scene around `middle`: options, sky, a directional light along `light`, and materials."""
     spec = mujoco.MjSpec()
     spec.compiler.degree = False
     spec.option.timestep = timestep
@@ -212,7 +212,7 @@ def _add_materials(spec: mujoco.MjSpec) -> None:
 
 
 def _add_ball(spec: mujoco.MjSpec, rgba: tuple[float, ...]) -> None:
-    """Adds the body `ball` at the origin on the slides `ball_x`, `ball_y`, `ball_z`: its position is their qpos."""
+    """Adds the body `ball` on the slide joints `ball_x`, `ball_y`, `ball_z`, whose qpos is its position."""
     ball = spec.worldbody.add_body(name="ball")
     for axis, name in enumerate("xyz"):
         direction = [float(axis == i) for i in range(3)]
@@ -228,7 +228,7 @@ def _add_ball(spec: mujoco.MjSpec, rgba: tuple[float, ...]) -> None:
 
 
 def _add_cup(spec: mujoco.MjSpec, axis: tuple[float, float], wider: float) -> None:
-    """Adds the mocap body `cup`, `wider` than the published one: a tube of boxes, a base, a bottom, the goal sites."""
+    """Adds the mocap body `cup`: a tube of boxes, a base, a bottom and goal sites, `wider` than the published cup."""
     cup = spec.worldbody.add_body(name="cup", pos=(*axis, 0), mocap=True)
     red, white = (0.86, 0.10, 0.12, 0.5), (0.97, 0.95, 0.93, 1)
     radius = (CUP_INNER_RADIUS + CUP_OUTER_RADIUS) / 2 + wider
@@ -243,7 +243,7 @@ def _add_cup(spec: mujoco.MjSpec, axis: tuple[float, float], wider: float) -> No
         pos = (radius * cos(angle), radius * sin(angle), (CUP_TOP + BEER_PONG_TABLE_TOP) / 2)
         cup.add_geom(name=f"cup_{side}", type=_BOX, pos=pos, quat=quat, size=half_size, rgba=red, **NO_COLLISIONS)
         rim = (half_size[0] + 0.0015, (radius + half_size[0]) * tan(pi / CUP_SIDES), 0.003)
-        _add_look(cup, _BOX, (*pos[:2], CUP_TOP + 0.0007 - rim[2]), rim, rgba=white, quat=quat)
+        _add_visual(cup, _BOX, (*pos[:2], CUP_TOP + 0.0007 - rim[2]), rim, rgba=white, quat=quat)
     for name, bottom, top, r in (("cup_base", 0.760, 0.850, 0.08), ("cup_bottom", 0.845, CUP_FLOOR, 0.07)):
         size = (r + wider, (top - bottom) / 2, 0)
         pos = (0, 0, (top + bottom) / 2)
@@ -252,23 +252,23 @@ def _add_cup(spec: mujoco.MjSpec, axis: tuple[float, float], wider: float) -> No
     cup.add_site(name="cup_goal_final", pos=(0, 0, CUP_FLOOR), rgba=_HIDDEN)
 
 
-def _add_table_tennis_looks(spec: mujoco.MjSpec) -> None:
-    """Lines, legs and the gantry that carries the arm: nothing can touch them."""
+def _add_table_tennis_visuals(spec: mujoco.MjSpec) -> None:
+    """Adds lines, legs and the gantry that carries the arm, without collisions."""
     world, top, white, steel = spec.worldbody, TABLE_TENNIS_TABLE_TOP, (0.95, 0.95, 0.95, 1), (0.3, 0.32, 0.36, 1)
     length, width = TABLE_HALF_LENGTH, TABLE_HALF_WIDTH
     for y, half_width in ((-width + 0.01, 0.01), (width - 0.01, 0.01), (0.0, 0.0025)):
-        _add_look(world, _BOX, (0, y, top), (length, half_width, 0.0006), rgba=white)
+        _add_visual(world, _BOX, (0, y, top), (length, half_width, 0.0006), rgba=white)
     for x in (-length + 0.01, length - 0.01):
-        _add_look(world, _BOX, (x, 0, top), (0.01, width, 0.0006), rgba=white)
+        _add_visual(world, _BOX, (x, 0, top), (0.01, width, 0.0006), rgba=white)
         for y in (-0.6, 0.6):
             leg_half_height = (top - 0.02) / 2
             leg = (x * 0.8, y, leg_half_height)
-            _add_look(world, _BOX, leg, (0.03, 0.03, leg_half_height), rgba=steel)
-    _add_look(world, _BOX, (0, 0, NET_TOP), (0.011, 0.916, 0.008), rgba=white)
+            _add_visual(world, _BOX, leg, (0.03, 0.03, leg_half_height), rgba=steel)
+    _add_visual(world, _BOX, (0, 0, NET_TOP), (0.011, 0.916, 0.008), rgba=white)
     x, _, z = TABLE_TENNIS_ARM.pos
-    _add_look(world, _BOX, (x + 0.3, 0, z + 0.05), (0.45, 0.09, 0.05), rgba=steel)
-    _add_look(world, _BOX, (x + 0.7, 0, (z + 0.1) / 2), (0.07, 0.09, (z + 0.1) / 2), rgba=steel)
-    _add_look(world, _BOX, (x + 0.7, 0, 0.02), (0.35, 0.45, 0.02), rgba=steel)
+    _add_visual(world, _BOX, (x + 0.3, 0, z + 0.05), (0.45, 0.09, 0.05), rgba=steel)
+    _add_visual(world, _BOX, (x + 0.7, 0, (z + 0.1) / 2), (0.07, 0.09, (z + 0.1) / 2), rgba=steel)
+    _add_visual(world, _BOX, (x + 0.7, 0, 0.02), (0.35, 0.45, 0.02), rgba=steel)
 
 
 _STATIC_COLOURS = {
@@ -288,12 +288,12 @@ def _add_static(
     size: Vector,
     material: str,
 ) -> None:
-    """Adds a fixed geom that can be hit."""
-    look = {"rgba": _STATIC_COLOURS[material]} if material in _STATIC_COLOURS else {"material": material}
-    spec.worldbody.add_geom(name=name, type=kind, pos=pos, size=size, **look, **NO_COLLISIONS)
+    """Adds a fixed geom that the ball can collide with."""
+    appearance = {"rgba": _STATIC_COLOURS[material]} if material in _STATIC_COLOURS else {"material": material}
+    spec.worldbody.add_geom(name=name, type=kind, pos=pos, size=size, **appearance, **NO_COLLISIONS)
 
 
-def _add_look(
+def _add_visual(
     body: mujoco.MjsBody,
     kind: mujoco.mjtGeom,
     pos: Vector,
@@ -301,12 +301,12 @@ def _add_look(
     rgba: tuple[float, ...],
     quat: tuple[float, ...] = (1, 0, 0, 0),
 ) -> None:
-    """Adds a geom that is only seen."""
+    """Adds a purely visual geom."""
     body.add_geom(type=kind, pos=pos, quat=quat, size=size, rgba=rgba, mass=0, group=VISUAL_GROUP, **NO_COLLISIONS)
 
 
 def _add_collisions(spec: mujoco.MjSpec, bounce: Contact, arm_reaches_table: tuple[str, ...]) -> None:
-    """Lets the ball collide with every solid geom, and these parts of the arm with the table."""
+    """Lets the ball collide with every solid geom, and the geoms `arm_reaches_table` with the table."""
     solids = [geom.name for geom in spec.geoms if geom.group in (SOLID_GROUP, HIDDEN_SOLID_GROUP)]
     for name in solids:
         if name != "ball":
@@ -326,7 +326,7 @@ def _add_pair(spec: mujoco.MjSpec, first: str, second: str, contact: Contact) ->
     )
 
 
-def _delete_looks(spec: mujoco.MjSpec) -> None:
+def _delete_visuals(spec: mujoco.MjSpec) -> None:
     for geom in list(spec.geoms):
         if geom.group == VISUAL_GROUP:
             spec.delete(geom)
@@ -334,9 +334,9 @@ def _delete_looks(spec: mujoco.MjSpec) -> None:
 
 def _add_camera(world: mujoco.MjsBody, eye: Vector, target: Vector, fovy: float) -> None:
     """Adds the camera `scene` at `eye`, upright, looking at `target`."""
-    ahead = [b - a for a, b in zip(eye, target, strict=True)]
-    right = (ahead[1], -ahead[0], 0.0)
-    up = (-ahead[0] * ahead[2], -ahead[1] * ahead[2], ahead[0] ** 2 + ahead[1] ** 2)
+    forward = [b - a for a, b in zip(eye, target, strict=True)]
+    right = (forward[1], -forward[0], 0.0)
+    up = (-forward[0] * forward[2], -forward[1] * forward[2], forward[0] ** 2 + forward[1] ** 2)
     camera = world.add_camera(name="scene", pos=eye, fovy=fovy)
     camera.alt.type = mujoco.mjtOrientation.mjORIENTATION_XYAXES
     camera.alt.xyaxes = (*right, *up)
@@ -349,7 +349,7 @@ def _geom(name: str) -> tuple[mujoco.mjtObj, str]:
 def _add_contact_sensor(
     spec: mujoco.MjSpec, name: str, first: tuple[mujoco.mjtObj, str], second: tuple[mujoco.mjtObj, str]
 ) -> None:
-    """Adds a sensor that counts the contacts of two things (body, geom, or XBODY for a body with its subtree)."""
+    """Adds a sensor that counts the contacts of two objects (body, geom, or XBODY for a body with its subtree)."""
     spec.add_sensor(
         name=name,
         type=mujoco.mjtSensor.mjSENS_CONTACT,

@@ -1,4 +1,4 @@
-"""Models of other people: reading them, and position servos for their joints."""
+"""Reads MuJoCo models supplied by users and adds position servos to their joints."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ON_JOINT = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
 
 
 def read_model(model: str | Path | mujoco.MjSpec, folder: Path) -> mujoco.MjSpec:
-    """A copy of a spec, or the spec of XML text or of a file in `folder` or the current directory.
+    """Returns a copy of a spec, or the spec of XML text or of a file in `folder` or the current directory.
 
     Raises:
-        SvslError: If there is no such file or MuJoCo cannot read it.
+        SvslError: If the file does not exist or MuJoCo cannot read it.
     """
     if isinstance(model, mujoco.MjSpec):
         return model.copy()
@@ -35,10 +35,10 @@ def read_model(model: str | Path | mujoco.MjSpec, folder: Path) -> mujoco.MjSpec
 
 
 def compile_model(spec: mujoco.MjSpec) -> mujoco.MjModel:
-    """The compiled model.
+    """Compiles a model.
 
     Raises:
-        SvslError: If MuJoCo refuses it.
+        SvslError: If MuJoCo rejects the model.
     """
     try:
         return spec.compile()
@@ -47,44 +47,50 @@ def compile_model(spec: mujoco.MjSpec) -> mujoco.MjModel:
 
 
 def add_servo(spec: mujoco.MjSpec, joint: str, kp: float, kv: float | None) -> str:
-    """Makes sure that a joint has a position servo and returns its name.
+    """Ensures that a joint has a position servo and returns the name of the servo.
 
-    A position actuator that is there stays as it is. A motor becomes a servo that keeps the motor's torque limits.
+    An existing position actuator stays unchanged. A motor becomes a servo with the torque limits of the motor.
 
     Args:
-        spec: Is changed.
+        spec: Modified in place.
         joint: Name of a hinge or slide joint.
         kp: Stiffness of a new servo, in torque or force per unit of the joint.
-        kv: Its damping; None for critical damping of the joint's own inertia.
+        kv: Damping of a new servo; None for critical damping of the joint's own inertia.
 
     Raises:
-        SvslError: If there is no such joint, or its actuators are of another kind.
+        SvslError: If the joint does not exist, or has another kind of actuator.
     """
-    found = spec.joint(joint)
-    if found is None or found.type not in _ONE_DOF:
+    spec_joint = spec.joint(joint)
+    if spec_joint is None or spec_joint.type not in _ONE_DOF:
         names = ", ".join(j.name for j in spec.joints if j.name and j.type in _ONE_DOF)
         raise SvslError(f"the model has no hinge or slide joint {joint!r}; it has {names or 'none with a name'}")
-    drives = [a for a in spec.actuators if a.trntype in _ON_JOINT and a.target == joint]
-    if len(drives) > 1:
-        raise SvslError(f"joint {joint!r} has {len(drives)} actuators; expected none, a motor or a position actuator")
-    drive = drives[0] if drives else spec.add_actuator(trntype=mujoco.mjtTrn.mjTRN_JOINT, target=joint)
-    drive.name = drive.name or f"{joint}_servo"
-    is_plain = drive.gaintype == mujoco.mjtGain.mjGAIN_FIXED and drive.dyntype == mujoco.mjtDyn.mjDYN_NONE
-    if is_plain and drive.biastype == mujoco.mjtBias.mjBIAS_AFFINE and drive.biasprm[1] == -drive.gainprm[0] < 0:
-        return str(drive.name)
-    if not is_plain or drive.biastype != mujoco.mjtBias.mjBIAS_NONE:
-        raise SvslError(f"actuator {drive.name!r} of joint {joint!r} is neither a motor nor a position actuator")
-    if drives:
-        _keep_torque_limits(drive)
+    actuators = [a for a in spec.actuators if a.trntype in _ON_JOINT and a.target == joint]
+    if len(actuators) > 1:
+        raise SvslError(
+            f"joint {joint!r} has {len(actuators)} actuators; expected none, a motor or a position actuator"
+        )
+    actuator = actuators[0] if actuators else spec.add_actuator(trntype=mujoco.mjtTrn.mjTRN_JOINT, target=joint)
+    actuator.name = actuator.name or f"{joint}_servo"
+    is_plain = actuator.gaintype == mujoco.mjtGain.mjGAIN_FIXED and actuator.dyntype == mujoco.mjtDyn.mjDYN_NONE
+    if (
+        is_plain
+        and actuator.biastype == mujoco.mjtBias.mjBIAS_AFFINE
+        and actuator.biasprm[1] == -actuator.gainprm[0] < 0
+    ):
+        return str(actuator.name)
+    if not is_plain or actuator.biastype != mujoco.mjtBias.mjBIAS_NONE:
+        raise SvslError(f"actuator {actuator.name!r} of joint {joint!r} is neither a motor nor a position actuator")
+    if actuators:
+        _keep_torque_limits(actuator)
     if kv is None:
-        drive.set_to_position(kp=kp, dampratio=1.0)
+        actuator.set_to_position(kp=kp, dampratio=1.0)
     else:
-        drive.set_to_position(kp=kp, kv=kv)
-    return str(drive.name)
+        actuator.set_to_position(kp=kp, kv=kv)
+    return str(actuator.name)
 
 
 def _keep_torque_limits(motor: mujoco.MjsActuator) -> None:
-    """Turns the limits of a motor's control into limits of the servo's force, and gears it to one."""
+    """Converts the control limits of a motor into force limits of a servo with a gear of one."""
     gear, gain = float(motor.gear[0]), float(motor.gainprm[0])
     low, high = motor.ctrlrange
     if motor.ctrllimited != mujoco.mjtLimited.mjLIMITED_FALSE and low < high:

@@ -111,7 +111,7 @@ BEER_PONG_ARM = Arm(
 
 TABLE_TENNIS_ARM = Arm(
     pos=(2.1, 0.0, 2.0),
-    quat=(0.0, 0.0, 1.0, 0.0),  # hangs from above
+    quat=(0.0, 0.0, 1.0, 0.0),  # mounted upside down
     shoulder=(0.0, 0.0, 0.346),
     links=(
         Link(

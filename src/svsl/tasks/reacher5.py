@@ -54,7 +54,7 @@ class Reacher5(SimulatedTask):
         if reward not in get_args(Reward):
             raise SvslError(f"option reward: expected one of {', '.join(get_args(Reward))}, got {reward!r}")
         super().__init__(
-            reacher5_model("servo"), reacher5_model("servo", looks=False), mujoco.mjtState.mjSTATE_CTRL.value
+            reacher5_model("servo"), reacher5_model("servo", visuals=False), mujoco.mjtState.mjSTATE_CTRL.value
         )
         self.reward: Reward = reward
         self.context_factor = 50000.0 if reward == "last2" else 1000.0

@@ -41,7 +41,7 @@ class ReacherArms:
             raise SvslError(f"option reward: expected one of {', '.join(get_args(Reward))}, got {reward!r}")
         self.reward: Reward = reward
         self.sees_time = reward != "dense"
-        self.simulator = Simulator(reacher5_model("motor", looks=False), mujoco.mjtState.mjSTATE_CTRL.value, workers)
+        self.simulator = Simulator(reacher5_model("motor", visuals=False), mujoco.mjtState.mjSTATE_CTRL.value, workers)
         self.dt_s = float(self.simulator.model.opt.timestep)
         self.states, self.goals = start_states(count), np.zeros((count, 2))
         self.time = np.zeros(count, dtype=np.int64)

@@ -58,7 +58,7 @@ class TableTennis(SimulatedTask):
 
     def __init__(self, context_dims: Literal[2, 4] = 4, distance: Literal["squared", "plain"] = "squared") -> None:
         control_spec = mujoco.mjtState.mjSTATE_CTRL.value
-        super().__init__(table_tennis_model(), table_tennis_model(looks=False), control_spec)
+        super().__init__(table_tennis_model(), table_tennis_model(visuals=False), control_spec)
         low, high = np.array([-1.2, -0.6, -1.2, -0.65]), np.array([-0.2, 0.6, -0.2, 0.65])
         self.context_low, self.context_high = low[:context_dims], high[:context_dims]
         self.context_names = _CONTEXT_NAMES[:context_dims]
