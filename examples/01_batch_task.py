@@ -1,11 +1,11 @@
-"""Train on a task in plain NumPy: a context box, a start for the search, and a function that scores a batch.
+"""Train on a task in plain NumPy: a context box, an initial search distribution and a function that scores a batch.
 
-Throw at a bucket 2 to 6 m away. A flat throw does it, and so does a lob: the library learns both.
+Throw at a bucket 2 to 6 m away. Both a flat throw and a lob reach it, and the library learns both.
 
     svsl check-task 01_batch_task:Throw                             # in the folder of this file
     svsl train 01_batch_task:Throw --components 10 --alpha 0.03
 
-or, with the same settings, `python 01_batch_task.py`: a few seconds.
+or, with the same settings, `python 01_batch_task.py`. It takes a few seconds.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Throw:
         miss = speed**2 * np.sin(2 * angle) / 9.81 - contexts[:, 0]
         outside = ((contexts < self.context_low) | (contexts > self.context_high)).any(axis=1)
         returns = -(miss**2) - 0.1 * (speed - 8.5) ** 2 - 10.0 * outside
-        mode = np.where(angle > np.pi / 4, "lob", "flat")  # named modes are counted: how versatile is the library?
+        mode = np.where(angle > np.pi / 4, "lob", "flat")  # used to measure how versatile the library is
         return Outcome(returns, np.abs(miss) < 0.1, {"mode": mode})
 
 
 def main(args: list[str]) -> int:
-    """Trains with the command line's own flags."""
+    """Trains with the settings above; `args` are further flags of `svsl train`."""
     from svsl.cli import main as svsl
 
     return svsl(["train", "01_batch_task:Throw", "--components", "10", "--alpha", "0.03", *args])

@@ -1,12 +1,12 @@
-"""Train on your own MuJoCo model: name the file, the joints, what a context means and what an episode is worth.
+"""Train on your own MuJoCo model: give the file and the joints, place a context and score an episode.
 
-`striker.xml` is an arm of two joints on a table that hits a puck. The context is where the puck shall come to rest, the
-parameters are a joint movement. Episodes run in batches in C, on all cores, without Python in between.
+`striker.xml` is a two-joint arm on a table that hits a puck. The context is where the puck should stop, the parameters
+are a joint movement. Episodes run in batches in C, on all cores, without Python per time step.
 
     svsl check-task 04_own_mjcf:Striker                             # in the folder of this file
     svsl train 04_own_mjcf:Striker --components 5 --iterations 150 --alpha 0.003 --beta 0.3 --kl-expert 0.1
 
-or, with the same settings, `python 04_own_mjcf.py`: about a minute on two cores.
+or, with the same settings, `python 04_own_mjcf.py`. It takes about a minute on two cores.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SUCCESS_DISTANCE = 0.08  # the radius of the mark
 class Striker(MujocoTask):
     """Hit a puck so that it stops at a goal; the context is the goal.
 
-    Return: `-10` times the distance of puck and goal at the end, where more than a metre counts as one; `-5` times the
-    least distance of tip and puck on the way if they never touch.
+    Return: `-10` times the final distance of puck and goal, at most one metre; also `-5` times the smallest distance of
+    tip and puck if they never touch.
     """
 
     context_low = np.array([0.65, -0.25])
@@ -44,14 +44,14 @@ class Striker(MujocoTask):
             kp=100.0,
             tracked="puck",
         )
-        self.initial_mean = np.array([-0.4, -0.8, 0.8, 1.6])  # the arm unfolds: two weights for each joint
+        self.initial_mean = np.array([-0.4, -0.8, 0.8, 1.6])  # the arm unfolds; two weights per joint
 
     def place(self, contexts: Array, scene: Scene) -> None:
-        """Puts the mark on the goal."""
+        """Moves the mark to the goal."""
         scene.mocap("goal")[:, :2] = contexts
 
     def score(self, contexts: Array, parameters: Array, rollout: Rollout) -> Outcome:
-        """Looks at where the puck ends."""
+        """Scores episodes by the final position of the puck."""
         puck, tip = rollout.sensor("puck")[..., :2], rollout.sensor("tip")[..., :2]
         distance = np.linalg.norm(puck[:, -1] - contexts, axis=1)
         hit = np.any(rollout.sensor("hit") > 0, axis=1)
@@ -61,7 +61,7 @@ class Striker(MujocoTask):
 
 
 def main(args: list[str]) -> int:
-    """Trains with the command line's own flags."""
+    """Trains with the settings above; `args` are further flags of `svsl train`."""
     from svsl.cli import main as svsl
 
     settings = "--components 5 --iterations 150 --alpha 0.003 --beta 0.3 --kl-expert 0.1"

@@ -1,4 +1,4 @@
-"""Small Gymnasium environments: one that fits the convention, and others that do not."""
+"""Small Gymnasium environments: one that follows the black-box convention, and others that do not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Toss(gymnasium.Env[Array, Array]):
 
 
 class Mortal(Toss):
-    """Kills its process once, at the first episode after the file `kill` was made."""
+    """Kills its process once, at the first episode after the file `kill` was created."""
 
     def step(self, action: Array) -> Step:
         if Path("kill").exists():
@@ -61,14 +61,14 @@ class Deadly(Toss):
 
 
 class Deaf(Toss):
-    """Draws its contexts itself."""
+    """Ignores the given context and draws its own."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         return super().reset(seed=seed)
 
 
-class Told(Deaf):
-    """Likewise, but has setters."""
+class Settable(Deaf):
+    """Ignores the context at reset, but has setters."""
 
     def set_context(self, context: Array) -> Array:
         self.context = np.array(context)
@@ -82,14 +82,14 @@ class Told(Deaf):
 
 
 class Broken(Toss):
-    """Raises."""
+    """Raises in `step`."""
 
     def step(self, action: Array) -> Step:
         raise ZeroDivisionError("the cable came off")
 
 
 class Endless(Toss):
-    """Is not over after one step."""
+    """Does not end after one step."""
 
     def step(self, action: Array) -> Step:
         observation, reward, _, truncated, info = super().step(action)
@@ -97,25 +97,25 @@ class Endless(Toss):
 
 
 class Unbounded(Toss):
-    """Has no bounds of actions."""
+    """Has an unbounded action space."""
 
     action_space = Box(-np.inf, np.inf, (2,), dtype=np.float64)
 
 
 class Wide(Toss):
-    """Has no bounds of observations."""
+    """Has an unbounded observation space."""
 
     observation_space = Box(-np.inf, np.inf, (1,), dtype=np.float64)
 
 
 class Buttons(Toss):
-    """Has four actions."""
+    """Has a discrete action space."""
 
     action_space = Discrete(4)
 
 
 class Numbered(Toss):
-    """Has observations that are no vectors."""
+    """Has a discrete observation space."""
 
     observation_space: Any = Discrete(7)
 
@@ -128,7 +128,7 @@ class Stuck(Toss):
 
 
 class Cart(gymnasium.Env[Array, Array]):
-    """Two unit masses pushed for steps of 0.05 s (or put to where the action says); reward for being near the target.
+    """Two unit masses pushed for steps of 0.05 s (or placed at the action); rewards closeness to a target.
 
     The observation is the target, the positions and the velocities.
     """
@@ -160,5 +160,5 @@ class Cart(gymnasium.Env[Array, Array]):
         return self.observe(), -near, False, self.count == 30, {"success": near < 0.1, "near": near}
 
 
-for _kind in (Toss, Mortal, Deadly, Deaf, Told, Broken, Endless, Unbounded, Wide, Buttons, Numbered, Stuck, Cart):
+for _kind in (Toss, Mortal, Deadly, Deaf, Settable, Broken, Endless, Unbounded, Wide, Buttons, Numbered, Stuck, Cart):
     gymnasium.register(f"toy/{_kind.__name__}-v0", entry_point=f"toy_environments:{_kind.__name__}")

@@ -1,4 +1,4 @@
-"""The site builds without a warning, and every command of the README and of `docs/` works as it stands there."""
+"""The site builds without warnings, and every command in the README and in `docs/` works as written."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from svsl import SvslError
 from svsl.runs.folder import Run
 from svsl.runs.sources import open_library
 
-# results.md shows the commands of full-size runs; the others have tests of their own below
+# results.md shows the commands of full-size runs; the others have separate tests below
 IN_ORDER = sorted(set(PAGES) - {"results.md", "library.md", "own-task.md", "tutorial.md"})
-BEFORE = {
+PREPARATION = {
     "reproduce.md": [
         f"    svsl train planar-reacher --beta {beta} --seed {seed} --out runs/{name}-seed{seed}"
         for name, beta in (("a", 1), ("b", 2))
@@ -26,8 +26,8 @@ BEFORE = {
 }
 
 
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    # quiet would hide the warnings from strict, too
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    # not --quiet, which would also hide the warnings from --strict
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(
         build, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}
@@ -36,7 +36,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     pages = {path.name: path.read_text() for path in (tmp_path / "site").glob("*.html")}
     assert {path.removesuffix(".md") + ".html" for path in PAGES if path != "README.md"} <= set(pages)
     fetched = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="?(?:https?:)?//[^>]*>', "".join(pages.values()))
-    assert not fetched, "the pages open from disk, without a network"
+    assert not fetched, "pages must open from disk without network access"
     for name in (
         "svsl.SkillLibrary.sample",
         "svsl.tasks.mujoco_task.MujocoTask",
@@ -46,13 +46,13 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_command_is_understood(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_parses(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write_modules(PAGES[page], monkeypatch)
     for words in [*shell(PAGES[page]), *inline(PAGES[page])]:
         parse_only(words, monkeypatch)
 
 
-def test_a_wrong_flag_or_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_flags_and_names_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     for line in (
         "svsl train planar-reacher --alfa 1",
         "svsl reproduce golf",
@@ -67,16 +67,16 @@ def test_a_wrong_flag_or_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("page", [page for page in IN_ORDER if shell(PAGES[page])])
-def test_the_commands_of_a_page_work_in_their_order(
+def test_the_commands_of_a_page_run_in_order(
     page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_modules(PAGES[page], monkeypatch)
-    for words in shell("\n".join(BEFORE.get(page, [])) + "\n" + PAGES[page]):
+    for words in shell("\n".join(PREPARATION.get(page, [])) + "\n" + PAGES[page]):
         run(words, monkeypatch)
     assert not re.search("^error", capfd.readouterr().out, re.MULTILINE)
 
 
-def test_the_tutorial_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tutorial_works_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
     (use,) = write_modules(PAGES["tutorial.md"], monkeypatch)
     assert Path("my_task.py").read_text() in PAGES["README.md"]
     for words in shell(PAGES["tutorial.md"]):
@@ -89,7 +89,7 @@ def test_the_tutorial_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(drawn.strip("[]").split()) == 2
 
 
-def test_the_readme_and_its_library_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_works_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
     train, use = write_modules(PAGES["README.md"], monkeypatch)
     assert int(_python(train + "\nprint(len(library))")[0]) > 1
     for words in (words for words in shell(PAGES["README.md"]) if "my_task:Throw" in words):
@@ -100,9 +100,9 @@ def test_the_readme_and_its_library_answers(monkeypatch: pytest.MonkeyPatch) -> 
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_the_page_on_libraries(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_library_page_works_as_written(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (use,) = write_modules(PAGES["library.md"], monkeypatch)
-    # a quarter of an hour of simulation: the same flags with the smallest numbers
+    # beer pong would take a quarter of an hour: the same flags with the smallest numbers
     for words in shell(PAGES["library.md"]):
         run(words, monkeypatch, fully="beer-pong" not in words)
     out = capsys.readouterr().out
@@ -118,13 +118,13 @@ def test_the_page_on_libraries(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert len(_python(use)) >= 2
 
 
-def test_the_page_on_own_tasks(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_own_task_page_works_as_written(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("imageio", reason="Gymnasium's MuJoCo environments need it")
     (script,) = write_modules(PAGES["own-task.md"], monkeypatch)
     for words in shell(PAGES["own-task.md"]):
         run(words, monkeypatch)
         assert not re.search("^error", capfd.readouterr().out, re.MULTILINE)
-    Path("script.py").write_text(script)  # other processes import it
+    Path("script.py").write_text(script)  # worker processes import it
     done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, check=True)
     assert len(done.stdout.strip("[]\n").split()) == 8
 
@@ -135,7 +135,7 @@ def test_every_example_is_listed() -> None:
     assert set(re.findall(r"`(\d\d_\w+\.py)`", PAGES["own-task.md"])) <= set(numbered)
 
 
-def test_the_settings_named_are_the_presets() -> None:
+def test_the_documented_settings_match_the_presets() -> None:
     from svsl.learners.registry import find_preset
 
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGES["settings.md"], re.MULTILINE)
@@ -143,10 +143,10 @@ def test_the_settings_named_are_the_presets() -> None:
     for setting, cells in rows:
         for name, cell in zip(names, cells.split(" | "), strict=False):
             assert float(cell) == getattr(find_preset(name).settings, setting), (setting, name)
-        told = [float(value) for value in cells.split(" | ")[-1].split(", ")]
+        documented = [float(value) for value in cells.split(" | ")[-1].split(", ")]
         kinds = [find_preset("reacher5", name=kind).settings for kind in ("dense", "last10", "last2")]
-        own = [float(getattr(kind, setting)) for kind in kinds]
-        assert told * (len(own) // len(told)) == own, setting
+        actual = [float(getattr(kind, setting)) for kind in kinds]
+        assert documented * (len(actual) // len(documented)) == actual, setting
     assert len(rows) == 7
 
 

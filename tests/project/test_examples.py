@@ -1,4 +1,4 @@
-"""The numbered examples that train, run small; `test_robot_example.py` has the last one."""
+"""Runs the training examples at a small size; `test_robot_example.py` tests the last example."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def example(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("example", EXAMPLES, indirect=True)
-def test_an_example_checks_and_trains_as_its_docstring_says(
-    example: ModuleType, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_example_trains_as_documented(example: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
     check, train = [words[1:] for words in shell(example.__doc__ or "")]
     assert check[0] == "check-task"
     assert main(check) == 0
@@ -39,5 +37,5 @@ def test_an_example_checks_and_trains_as_its_docstring_says(
     library = Path("run/library.safetensors").read_bytes()
     settings = Run.open(Path("run")).config
     assert example.main([*SMALL, *workers, "--overwrite"]) == 0
-    assert Path("run/library.safetensors").read_bytes() == library, "the script has the settings of its docstring"
+    assert Path("run/library.safetensors").read_bytes() == library, "the script must use the settings in its docstring"
     assert Run.open(Path("run")).config == settings

@@ -1,4 +1,4 @@
-"""The paper's planar reacher at full size (a few minutes): run with `make test-slow`."""
+"""The paper's planar reacher at full size (takes a few minutes; run with `make test-slow`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from svsl.cli import main
 pytestmark = pytest.mark.slow
 
 
-def test_the_paper_setting_reaches_its_return(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_papers_settings_reach_the_expected_return(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "planar-reacher", "--quiet"]) == 0
     assert main(["eval", "runs/planar-reacher-seed0", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -20,7 +20,7 @@ def test_the_paper_setting_reaches_its_return(capsys: pytest.CaptureFixture[str]
     assert result["diagnostics"]["collision"] < 0.02
 
 
-def test_a_higher_alpha_gives_more_entropy_and_no_auxiliary_rewards_less_coverage(
+def test_a_larger_alpha_raises_entropy_and_no_auxiliary_rewards_lowers_coverage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     results = {}

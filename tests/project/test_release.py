@@ -1,4 +1,4 @@
-"""The version stands in one place, and what speaks of it agrees."""
+"""The version is defined in one place, and everything that mentions it agrees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from svsl import __version__
 ROOT = Path(__file__).parents[2]
 
 
-def test_one_version() -> None:
+def test_the_version_is_defined_once() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert "version" not in project["project"]
     assert project["tool"]["hatch"]["version"]["path"] == "src/svsl/model/version.py"
@@ -19,7 +19,7 @@ def test_one_version() -> None:
     assert newest == __version__
 
 
-def test_the_workflow_runs_make_test_on_every_python_we_promise() -> None:
+def test_the_workflow_runs_make_test_on_every_supported_python() -> None:
     workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text()
     assert "run: make test\n" in workflow
     assert re.findall(r'"(3\.\d+)", "(3\.\d+)", "(3\.\d+)"', workflow) == [("3.11", "3.12", "3.13")]

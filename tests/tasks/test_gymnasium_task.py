@@ -1,4 +1,4 @@
-"""Gymnasium environments as tasks, black-box and step by step."""
+"""Black-box and step-based Gymnasium environments as tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,40 +22,38 @@ from svsl.model.gaussians import Array
 from svsl.model.random import stream
 from svsl.simulation.primitives import throw
 from svsl.tasks.check import check_task
-from svsl.tasks.gymnasium_task import EnvironmentTask, GymnasiumTask, played, stacked
+from svsl.tasks.gymnasium_task import EnvironmentTask, GymnasiumTask, episode_result, stack_diagnostics
 from svsl.tasks.movement_task import MovementPrimitiveTask
 
 T = TypeVar("T", bound=EnvironmentTask)
 TOSS = "toy_environments:toy/Toss-v0"
 
 
-def here(task: T) -> T:
-    """The task, played in this process."""
+def in_process(task: T) -> T:
+    """The task, with episodes run in this process."""
     task.workers = 0
     return task
 
 
-def one(task: EnvironmentTask, context: object, parameters: object, seed: int = 0) -> float:
+def return_of(task: EnvironmentTask, context: object, parameters: object, seed: int = 0) -> float:
     """The return of one episode."""
     contexts, rows = (np.atleast_2d(np.asarray(values, dtype=np.float64)) for values in (context, parameters))
     return float(task.evaluate(contexts, rows, stream(seed)).returns[0])
 
 
-# ---- black box ------------------------------------------------------------------------------------------------------
+# ---- black-box ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", svsl.environments.SKILL_ENVIRONMENTS)
-def test_our_own_environments_give_what_the_tasks_give(name: str) -> None:
-    task, through = (
-        make_task(svsl.environments.SKILL_ENVIRONMENTS[name]),
-        here(GymnasiumTask(f"svsl.environments:{name}")),
-    )
+def test_built_in_environments_match_their_tasks(name: str) -> None:
+    task = make_task(svsl.environments.SKILL_ENVIRONMENTS[name])
+    wrapped = in_process(GymnasiumTask(f"svsl.environments:{name}"))
     for attribute in ("context_low", "context_high", "initial_mean", "initial_cov"):
-        assert_array_equal(getattr(through, attribute), getattr(task, attribute))
+        assert_array_equal(getattr(wrapped, attribute), getattr(task, attribute))
     rng = stream(1)
     contexts = rng.uniform(task.context_low, task.context_high, (6, len(task.context_low)))
     parameters = rng.multivariate_normal(task.initial_mean, 0.04 * np.asarray(task.initial_cov), 6)
-    expected, outcome = (t.evaluate(contexts, parameters, stream(2)) for t in (task, through))
+    expected, outcome = (t.evaluate(contexts, parameters, stream(2)) for t in (task, wrapped))
     assert_array_equal(outcome.returns, expected.returns)
     assert_array_equal(outcome.success, expected.success)
     for diagnostic, values in outcome.info.items():
@@ -64,8 +61,8 @@ def test_our_own_environments_give_what_the_tasks_give(name: str) -> None:
     assert set(outcome.info) <= set(expected.info)
 
 
-def test_an_episode_is_reset_with_its_seed_and_one_step() -> None:
-    task = here(GymnasiumTask(TOSS, {"noise": 0.5}))
+def test_an_episode_is_a_seeded_reset_and_one_step() -> None:
+    task = in_process(GymnasiumTask(TOSS, {"noise": 0.5}))
     contexts, parameters = np.array([[0.5], [-0.2]]), np.array([[0.4, -0.5], [2.9, 0.0]])
     outcome = task.evaluate(contexts, parameters, stream(3))
     env, seeds = gymnasium.make("toy/Toss-v0", noise=0.5), stream(3).integers(2**31, size=2)
@@ -77,46 +74,46 @@ def test_an_episode_is_reset_with_its_seed_and_one_step() -> None:
     assert_allclose(np.asarray(outcome.info["distance"]), [0.1, np.sqrt(3.1**2 + 0.2**2)])
 
 
-def test_the_search_starts_in_the_middle_of_the_actions_or_where_told() -> None:
+def test_the_search_starts_in_the_middle_of_the_action_space_or_as_given() -> None:
     assert_array_equal(GymnasiumTask(TOSS).initial_mean, [0, 0])
     assert_array_equal(GymnasiumTask(TOSS).initial_cov, 1.5**2 * np.eye(2))
-    told = GymnasiumTask("toy/Unbounded-v0", initial_mean=(1.0, 2.0), initial_std=(0.5,), context_low=(0.5,))
-    assert_array_equal(told.initial_mean, [1, 2])
-    assert_array_equal(told.initial_cov, 0.25 * np.eye(2))
-    assert_array_equal([told.context_low, told.context_high], [[0.5], [1.0]])
+    given = GymnasiumTask("toy/Unbounded-v0", initial_mean=(1.0, 2.0), initial_std=(0.5,), context_low=(0.5,))
+    assert_array_equal(given.initial_mean, [1, 2])
+    assert_array_equal(given.initial_cov, 0.25 * np.eye(2))
+    assert_array_equal([given.context_low, given.context_high], [[0.5], [1.0]])
 
 
-def test_what_is_outside_costs_more_than_its_neighbour_inside() -> None:
-    task = here(GymnasiumTask(TOSS, {"noise": 0.0}, outside_penalty=5.0))
-    inside = one(task, 1.0, [1.0, -1.0])
+def test_points_outside_a_box_cost_more_than_the_nearest_point_inside() -> None:
+    task = in_process(GymnasiumTask(TOSS, {"noise": 0.0}, outside_penalty=5.0))
+    inside = return_of(task, 1.0, [1.0, -1.0])
     assert inside == 0
-    assert one(task, 2.0, [1.0, -1.0]) == inside - 5 * (1 + 0.25)
+    assert return_of(task, 2.0, [1.0, -1.0]) == inside - 5 * (1 + 0.25)
     assert not task.evaluate(np.array([[2.0]]), np.array([[1.0, -1.0]]), stream(0)).success[0]
-    assert one(task, 1.0, [6.0, -1.0]) == one(task, 1.0, [3.0, -1.0]) - 5 * 0.25, "the action space is 6 wide"
-    assert one(task, 1.0, [3.0, -1.0]) == -4
-    unbounded = here(GymnasiumTask("toy/Unbounded-v0", {"noise": 0.0}, initial_mean=(0.0,), initial_std=(1.0,)))
-    assert one(unbounded, 1.0, [6.0, -1.0]) == -25
+    assert return_of(task, 1.0, [3.0, -1.0]) == -4
+    assert return_of(task, 1.0, [6.0, -1.0]) == -4 - 5 * 0.25, "the action space is 6 wide"
+    unbounded = in_process(GymnasiumTask("toy/Unbounded-v0", {"noise": 0.0}, initial_mean=(0.0,), initial_std=(1.0,)))
+    assert return_of(unbounded, 1.0, [6.0, -1.0]) == -25
 
 
-def test_success_is_what_the_environment_says_or_a_return() -> None:
-    assert played(1.0, {"success": False, "is_success": True})[1] is False
-    assert played(1.0, {"is_success": np.bool_(True)})[1] is True
-    assert played(1.0, {})[1] is None
-    task = here(GymnasiumTask(TOSS, {"noise": 0.0}, success_return=-4.0))
+def test_success_comes_from_info_or_from_the_return() -> None:
+    assert episode_result(1.0, {"success": False, "is_success": True})[1] is False
+    assert episode_result(1.0, {"is_success": np.bool_(True)})[1] is True
+    assert episode_result(1.0, {})[1] is None
+    task = in_process(GymnasiumTask(TOSS, {"noise": 0.0}, success_return=-4.0))
     outcome = task.evaluate(np.zeros((2, 1)), np.array([[2.0, 0.0], [2.1, 0.0]]), stream(0))
     assert_array_equal(outcome.success, [True, False])
 
 
 def test_diagnostics_of_all_kinds_are_stacked() -> None:
     infos = [
-        played(0.0, info)[2]
+        episode_result(0.0, info)[2]
         for info in (
             {"a": 1, "flag": True, "mode": "x", "path": np.array([1.0, 2.0]), "deep": {"b": 1}, "text": "no"},
             {"a": 2.5, "mode": "long", "path": np.array([3.0, 4.0]), "success": True},
             {"flag": np.bool_(True), "array": np.zeros(3)},
         )
     ]
-    table = stacked(infos)
+    table = stack_diagnostics(infos)
     assert set(table) == {"a", "flag", "mode", "path"}
     assert_array_equal(table["a"], [1, 2.5, np.nan])
     assert_array_equal(table["flag"], [True, False, True])
@@ -126,53 +123,57 @@ def test_diagnostics_of_all_kinds_are_stacked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setter", "told"),
+    ("setter", "message"),
     [
         ("set_context", None),
         ("set_quietly", None),
-        (toy_environments.Told.set_context, None),
-        (None, r"does not obey reset\(options=.*told the context \[0.25\], its observation says .*: context_setter$"),
-        ("set_wrongly", r"does not obey its setter 'set_wrongly': told the context \[0.25\], .* says \[0.75\]"),
-        ("set_nothing", "a Told has no method 'set_nothing'"),
+        (toy_environments.Settable.set_context, None),
+        (None, r"ignores the context given by reset\(options=.*: expected \[0.25\] in its .*, got .* context_setter$"),
+        ("set_wrongly", r"ignores .* its setter 'set_wrongly': expected \[0.25\] in its observation, got \[0.75\]"),
+        ("set_nothing", "Settable has no method 'set_nothing'"),
     ],
 )
-def test_the_context_is_told_and_checked(setter: Any, told: str | None) -> None:
+def test_the_context_is_set_and_checked(setter: Any, message: str | None) -> None:
     def task() -> GymnasiumTask:
-        return here(GymnasiumTask("toy/Told-v0", {"noise": 0.0}, context_setter=setter, context_low=(-0.5,)))
+        return in_process(GymnasiumTask("toy/Settable-v0", {"noise": 0.0}, context_setter=setter, context_low=(-0.5,)))
 
-    if told is None:
-        assert one(task(), 0.5, [1.5, -0.5]) == -1
+    if message is None:
+        assert return_of(task(), 0.5, [1.5, -0.5]) == -1
     else:
-        with pytest.raises(SvslError, match="environment 'toy/Told-v0'.*" + told):
+        with pytest.raises(SvslError, match="environment 'toy/Settable-v0'.*" + message):
             task()
 
 
 @pytest.mark.parametrize(
-    ("env", "options", "told"),
+    ("env", "options", "message"),
     [
-        ("toy/Buttons-v0", {}, r"its action space is Discrete\(4\).*Box\(low, high"),
-        ("toy/Unbounded-v0", {}, "say where to search: initial_mean and initial_std, .* 2 entries"),
+        ("toy/Buttons-v0", {}, r"expected an action space Box\(low, high, .* got Discrete\(4\); convert it"),
+        ("toy/Unbounded-v0", {}, "unbounded; give initial_mean and initial_std, .* 2 entries"),
         ("toy/Unbounded-v0", {"initial_mean": (0.0,)}, "initial_mean and initial_std"),
-        ("toy/Wide-v0", {}, "no finite box; give context_low and context_high, 1 numbers each"),
-        ("toy/Wide-v0", {"context_low": (0.0,), "context_high": (0.0,)}, "no finite box"),
-        ("CartPole-v1", {}, r"action space is Discrete\(2\)"),
-        ("toy/Numbered-v0", {}, r"expected a Box of observations.*got Discrete\(7\)"),
+        ("toy/Wide-v0", {}, r"expected a finite context box .*; give context_low and context_high, 1 numbers each"),
+        ("toy/Wide-v0", {"context_low": (0.0,), "context_high": (0.0,)}, r"with low < high, got \[0.0\] to \[0.0\]"),
+        ("CartPole-v1", {}, r"action space .*got Discrete\(2\)"),
+        ("toy/Numbered-v0", {}, r"expected a Box as observation space, got Discrete\(7\)"),
         (TOSS, {"context_low": (0.0, 1.0)}, "context_low: expected 1 numbers"),
-        (TOSS, {"initial_std": (0.0,)}, r"initial_std: expected 2 positive numbers or one for all, got \[0.0, 0.0\]"),
+        (
+            TOSS,
+            {"initial_std": (0.0,)},
+            r"initial_std: expected 2 positive numbers or one for all, got \[0.0, 0.0\]",
+        ),
         (TOSS, {"env_options": {"colour": 3}}, "colour"),
         ("toy/Tos-v0", {}, "toy/Tos.*Toss"),
-        ("toy/Stuck-v0", {}, "its reset failed: RuntimeError: no power"),
+        ("toy/Stuck-v0", {}, "reset failed: RuntimeError: no power"),
         ("nowhere:Thing-v0", {}, "No module named 'nowhere'.*gym:module:ENV_ID"),
     ],
 )
-def test_what_does_not_fit_is_explained(env: str, options: dict[str, Any], told: str) -> None:
-    with pytest.raises(SvslError, match=told) as error:
+def test_unsuitable_environments_and_options_are_rejected(env: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SvslError, match=message) as error:
         GymnasiumTask(env, **options)
     assert f"environment {env!r}" in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("env", "told"),
+    ("env", "message"),
     [
         (
             "toy/Broken-v0",
@@ -181,16 +182,16 @@ def test_what_does_not_fit_is_explained(env: str, options: dict[str, Any], told:
         ("toy/Endless-v0", "did not end after one step.*MovementPrimitiveTask"),
     ],
 )
-def test_what_goes_wrong_in_an_episode_is_explained(env: str, told: str) -> None:
-    with pytest.raises(SvslError, match=f"environment {env!r} {told}"):
-        one(here(GymnasiumTask(env)), 0.5, [1.0, 2.0])
+def test_errors_in_an_episode_are_reported(env: str, message: str) -> None:
+    with pytest.raises(SvslError, match=f"environment {env!r} {message}"):
+        return_of(in_process(GymnasiumTask(env)), 0.5, [1.0, 2.0])
 
 
-def test_the_number_of_processes_and_their_deaths_change_nothing() -> None:
+def test_returns_do_not_depend_on_the_number_or_death_of_processes() -> None:
     task = GymnasiumTask("toy_environments:toy/Mortal-v0")
     rng = stream(5)
     contexts, parameters = rng.uniform(-1, 1, (40, 1)), rng.normal(0, 1, (40, 2))
-    expected = here(task).evaluate(contexts, parameters, stream(6))
+    expected = in_process(task).evaluate(contexts, parameters, stream(6))
     task.workers = 2
     for killed in (False, True):
         if killed:
@@ -202,7 +203,7 @@ def test_the_number_of_processes_and_their_deaths_change_nothing() -> None:
     task.close()
 
 
-def test_an_episode_that_always_kills_its_process_is_named() -> None:
+def test_an_episode_that_always_kills_its_process_is_reported() -> None:
     task = GymnasiumTask("toy_environments:toy/Deadly-v0")
     task.workers = 1
     with pytest.raises(
@@ -216,7 +217,7 @@ def test_an_episode_that_always_kills_its_process_is_named() -> None:
 TRAIN = ["train", f"gym:{TOSS}", "--components", "2", "--iterations", "12", "--test-contexts", "20"]
 
 
-def test_training_gives_the_same_library_byte_by_byte(capfd: pytest.CaptureFixture[str]) -> None:
+def test_training_gives_the_same_library_with_any_number_of_workers(capfd: pytest.CaptureFixture[str]) -> None:
     assert main([*TRAIN, "--workers", "0", "--quiet"]) == 0
     folder = Path("runs/gym.toy_environments.toy.Toss-v0-seed0")
     library = (folder / "library.safetensors").read_bytes()
@@ -224,19 +225,19 @@ def test_training_gives_the_same_library_byte_by_byte(capfd: pytest.CaptureFixtu
     assert Path("two/library.safetensors").read_bytes() == library
     assert main(["eval", str(folder), "--contexts", "50"]) == 0
     assert "gym:toy_environments:toy/Toss-v0" in capfd.readouterr().out
-    for refused, told in (
+    for args, message in (
         (["train", "gym:toy/Buttons-v0"], "Discrete(4)"),
-        (["train", "gym:toy/Deaf-v0", "--workers", "0"], "does not obey reset"),
+        (["train", "gym:toy/Deaf-v0", "--workers", "0"], "ignores the context given by reset"),
         (["check-task", "gym:toy/Nothing-v0"], "toy/Nothing"),
     ):
-        assert main(refused) == 2
+        assert main(args) == 2
         error = capfd.readouterr().err
-        assert told in error
+        assert message in error
         assert error.count("\n") == 1
-    assert [path.name for path in Path("runs").iterdir()] == [folder.name], "nothing is made for what is refused"
+    assert [path.name for path in Path("runs").iterdir()] == [folder.name], "rejected commands must not create a folder"
 
 
-def test_options_of_the_environment_are_flags_and_are_kept(capfd: pytest.CaptureFixture[str]) -> None:
+def test_environment_options_are_flags_and_are_saved(capfd: pytest.CaptureFixture[str]) -> None:
     flags = [
         "--env-options",
         "noise",
@@ -254,41 +255,29 @@ def test_options_of_the_environment_are_flags_and_are_kept(capfd: pytest.Capture
     task = Run.open(Path("one")).config.make_task(0)
     assert_array_equal(task.context_low, [0.2])
     assert_array_equal(task.initial_cov, 0.09 * np.eye(2))
-    assert one(task, 0.5, [0.5, 0.0]) == -0.25  # type: ignore[arg-type]
+    assert return_of(task, 0.5, [0.5, 0.0]) == -0.25  # type: ignore[arg-type]
 
 
-def test_ctrl_c_stops_in_order_and_leaves_no_process() -> None:
+def test_ctrl_c_stops_cleanly_and_leaves_no_process() -> None:
     command = [sys.executable, "-m", "svsl", *TRAIN, "--iterations", "400", "--workers", "2", "--out", "cut"]
     pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "start_new_session": True}
     with subprocess.Popen(command, text=True, **pipes) as process:
         assert process.stderr is not None
-        process.stderr.readline()  # the first line of progress: it is at work
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes
-        errors = process.stderr.read()
+        process.stderr.readline()  # the first line of progress: training has started
+        os.killpg(process.pid, signal.SIGINT)  # like a terminal, to all processes
+        # a worker that survives holds stderr open, and this times out
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert "stopped and saved; svsl resume cut goes on" in errors
+    assert "stopped and saved; svsl resume cut" in errors
     assert "Traceback" not in errors
-    for _ in range(100):
-        if not _group_exists(process.pid):
-            break
-        time.sleep(0.02)
-    assert not _group_exists(process.pid), "no process is left"
 
 
-def _group_exists(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def test_the_checker_is_content() -> None:
-    findings = check_task(here(GymnasiumTask(TOSS)))
+def test_the_checker_reports_no_problem() -> None:
+    findings = check_task(in_process(GymnasiumTask(TOSS)))
     assert {finding.verdict for finding in findings} == {"ok"}, findings
 
 
-# ---- step by step ---------------------------------------------------------------------------------------------------
+# ---- step-based -----------------------------------------------------------------------------------------------------
 
 CART = "toy_environments:toy/Cart-v0"
 BOX: dict[str, Any] = {"context_low": [0.2, -1.0], "context_high": [1.0, 1.0]}
@@ -299,7 +288,7 @@ def velocities(env: Any) -> Array:
 
 
 def naive_cart(context: Array, parameters: Array, seed: int, kp: float, kd: float) -> float:
-    """The sum of rewards of a movement of 20 steps, 30 in all, by hand."""
+    """The sum of rewards of a movement of 20 steps, held for 10 more, by a plain loop."""
     env = toy_environments.Cart()
     env.reset(seed=seed, options={"context": context})
     start, total = env.q.copy(), 0.0
@@ -317,15 +306,15 @@ def test_a_movement_is_tracked_and_its_rewards_are_summed(positions: Any, speeds
     assert (task.parameter_dim, task.initial_cov[0, 0]) == (6, 0.25)
     rng = stream(1)
     contexts, parameters = rng.uniform(BOX["context_low"], BOX["context_high"], (3, 2)), rng.normal(0, 1, (3, 6))
-    outcome = here(task).evaluate(contexts, parameters, stream(2))
+    outcome = in_process(task).evaluate(contexts, parameters, stream(2))
     seeds = stream(2).integers(2**31, size=3)
     for row in range(3):
         expected = naive_cart(contexts[row], parameters[row], int(seeds[row]), 50.0, 8.0)
         assert outcome.returns[row] == pytest.approx(expected, abs=1e-12)
 
 
-def test_positions_are_put_where_the_movement_is() -> None:
-    task = here(
+def test_position_control_follows_the_movement() -> None:
+    task = in_process(
         MovementPrimitiveTask(
             CART, [0, 1], [2, 3], control="position", duration_s=1.0, steps=25, env_options={"put": True}, **BOX
         )
@@ -339,22 +328,22 @@ def test_positions_are_put_where_the_movement_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"joint_velocities": None}, "expected control='position', or control='torque' and joint_velocities"),
-        ({"control": "wish"}, "got 'wish'"),
-        ({"context_indices": [0, 9]}, r"context indices \(0, 9\) do not fit 6 observations"),
+        ({"control": "velocity"}, "got 'velocity'"),
+        ({"context_indices": [0, 9]}, r"context_indices \(0, 9\) are out of range for 6 observations"),
         ({"p_gain": [1.0, 2.0, 3.0]}, "p_gain: expected 2 numbers or one for all"),
         ({"dt_s": 0.0}, "dt_s > 0"),
     ],
 )
-def test_a_wrong_plan_is_refused(options: dict[str, Any], told: str) -> None:
-    right: dict[str, Any] = {"context_indices": [0, 1], "joint_positions": [2, 3], "joint_velocities": [4, 5], **BOX}
-    with pytest.raises(SvslError, match=told):
-        MovementPrimitiveTask(CART, **(right | options))
+def test_invalid_arguments_are_rejected(options: dict[str, Any], message: str) -> None:
+    valid: dict[str, Any] = {"context_indices": [0, 1], "joint_positions": [2, 3], "joint_velocities": [4, 5], **BOX}
+    with pytest.raises(SvslError, match=message):
+        MovementPrimitiveTask(CART, **(valid | options))
 
 
-def test_a_wrong_number_of_joints_is_refused() -> None:
-    task = here(MovementPrimitiveTask(CART, [0, 1], [2, 3, 4], [4, 5], **BOX))
-    with pytest.raises(SvslError, match=r"expected 2 joints \(one for each action\), got 3"):
-        one(task, [0.5, 0.5], np.zeros(6))
+def test_a_wrong_number_of_joints_is_rejected() -> None:
+    task = in_process(MovementPrimitiveTask(CART, [0, 1], [2, 3, 4], [4, 5], **BOX))
+    with pytest.raises(SvslError, match=r"expected 2 joints \(one per action\), got 3"):
+        return_of(task, [0.5, 0.5], np.zeros(6))

@@ -1,4 +1,4 @@
-"""The task checker must find each mistake a task's author can make."""
+"""The task checker finds the mistakes that the author of a task can make."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def verdicts(task: Task) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-def test_shipped_tasks_are_clean(name: str) -> None:
-    found = verdicts(make_task(name))
-    assert (found["error"], found["warning"]) == ([], [])
+def test_built_in_tasks_have_no_problems(name: str) -> None:
+    texts = verdicts(make_task(name))
+    assert (texts["error"], texts["warning"]) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -33,16 +33,16 @@ def test_shipped_tasks_are_clean(name: str) -> None:
         ("parameter_dim", 2.5, "expected a whole number"),
         ("context_low", np.array([2.0, 0.0]), "expected finite low < high"),
         ("context_high", np.array([np.inf, 3.0]), "expected finite low < high"),
-        ("context_high", np.array([1.0]), "expected two vectors of one length"),
-        ("context_low", 0.5, "expected two vectors of one length"),
+        ("context_high", np.array([1.0]), "expected two vectors of the same length"),
+        ("context_low", 0.5, "expected two vectors of the same length"),
         ("initial_mean", np.zeros(4), r"expected shape (3,), got (4,)"),
         ("initial_cov", np.zeros((3, 3)), "positive definite"),
         ("initial_cov", np.ones(3), r"expected shape (3, 3)"),
-        ("context_names", ("x",), "expected as many as the context has dimensions, 2, got ['x']"),
+        ("context_names", ("x",), "expected 2 (one per dimension), got ['x']"),
         ("penalty", float("nan"), "expected a finite number"),
     ],
 )
-def test_wrong_attributes(attribute: str, value: object, message: str) -> None:
+def test_invalid_attributes_are_errors(attribute: str, value: object, message: str) -> None:
     task = Unimodal()
     setattr(task, attribute, value)
     assert any(message in text for text in verdicts(task)["error"])
@@ -68,11 +68,11 @@ def outcome_task(make: object) -> Task:
         (lambda n, rng: Outcome(np.ones(n), np.zeros(n, dtype=bool)), "all returns are equal"),
     ],
 )
-def test_wrong_outcomes(make: object, message: str) -> None:
+def test_invalid_outcomes_are_errors(make: object, message: str) -> None:
     assert any(message in text for text in verdicts(outcome_task(make))["error"])
 
 
-def test_whatever_a_task_raises_is_a_finding() -> None:
+def test_exceptions_of_a_task_are_errors() -> None:
     class Refuses(Unimodal):
         def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
             if not ((contexts >= self.context_low) & (contexts <= self.context_high)).all():
@@ -87,18 +87,18 @@ def test_whatever_a_task_raises_is_a_finding() -> None:
     assert any("hardly any context of the box is valid" in text for text in verdicts(Nowhere())["error"])
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_numpy_integers_are_accepted() -> None:
     task = Unimodal()
     task.parameter_dim = cast("Any", np.int64(3))
     assert verdicts(task)["error"] == []
 
 
-def test_nan_returns() -> None:
+def test_nan_returns_are_reported() -> None:
     assert any("NaN or infinite; they count as" in text for text in verdicts(SometimesNan())["warning"])
     assert any("all returns are NaN" in text for text in verdicts(AlwaysNan())["error"])
 
 
-def test_no_cost_outside_the_box_is_a_warning() -> None:
+def test_no_penalty_outside_the_box_is_a_warning() -> None:
     class Free(Bimodal):
         def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
             return Outcome(-((parameters - 1) ** 2).sum(axis=1), np.zeros(len(contexts), dtype=bool))

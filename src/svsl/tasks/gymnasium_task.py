@@ -19,22 +19,23 @@ from svsl.tasks.base import Outcome
 Environment = str | Callable[[], gymnasium.Env[Any, Any]]
 EnvOptions = dict[str, bool | int | float | str]
 ContextSetter = str | Callable[[Any, Array], ArrayLike | None]
-Job = tuple[Array, Array, int]  # context, parameters, seed
+Episode = tuple[Array, Array, int]  # context, parameters, seed
 Info = dict[str, Any]
-Played = tuple[float, bool | None, Info]  # return, success if the environment says, diagnostics
+EpisodeResult = tuple[float, bool | None, Info]  # return, success if the environment reports it, diagnostics
 
-_LIKE_NUMBERS = "biuf"
+_NUMERIC_KINDS = "biuf"
 
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """How to make an environment and how to tell it a context; goes to other processes.
+    """How to create an environment and set its context; sent to worker processes.
 
     Attributes:
-        env: An id of Gymnasium's (`module:ID` imports the module first), or a function that makes the environment.
-        options: Keyword arguments for it.
+        env: A Gymnasium environment ID (`module:ID` imports the module first), or a function that creates the
+            environment.
+        options: Keyword arguments of the environment.
         context_setter: See `GymnasiumTask`.
-        context_indices: Where the context is in the first observation; None: it is all of it.
+        context_indices: Indices of the context in the first observation; None if it is the whole observation.
     """
 
     env: Environment
@@ -44,100 +45,100 @@ class EnvironmentSpec:
 
     @property
     def name(self) -> str:
-        """The environment in words."""
+        """A name of the environment for error messages."""
         return f"environment {self.env if isinstance(self.env, str) else getattr(self.env, '__name__', self.env)!r}"
 
     def make(self) -> gymnasium.Env[Any, Any]:
-        """A new environment.
+        """Creates the environment.
 
         Raises:
-            SvslError: If there is no such environment or it cannot be made.
+            SvslError: If the environment does not exist or cannot be created.
         """
         if not isinstance(self.env, str):
             return self.env(**self.options)
         try:
             return gymnasium.make(self.env, disable_env_checker=True, **self.options)  # type: ignore[arg-type]
         except ModuleNotFoundError as error:
-            hint = "gym:module:ENV_ID takes a module of the current directory or the Python path"
+            hint = "in gym:module:ENV_ID, module must be in the current directory or on the Python path"
             raise SvslError(f"{self.name}: {error}; {hint}") from None
         except (gymnasium.error.Error, TypeError) as error:
             raise SvslError(f"{self.name}: {error}") from None
 
     def context_of(self, vector: ArrayLike) -> Array:
-        """The part of an observation, or of a bound of observations, that is the context."""
+        """Returns the context part of an observation, or of a bound of the observation space."""
         flat = np.asarray(vector, dtype=np.float64).ravel()
         return flat if self.context_indices is None else flat[list(self.context_indices)]
 
 
-class Player:
-    """Plays episodes in one process."""
+class EpisodeRunner:
+    """Runs episodes in one process."""
 
     def __init__(self, spec: EnvironmentSpec) -> None:
         self.spec, self.env = spec, spec.make()
 
     def start(self, context: Array, seed: int) -> Array:
-        """Resets the environment to a context; returns the first observation.
+        """Resets the environment to a context and returns the first observation.
 
         Raises:
-            SvslError: If the environment is in another context then.
+            SvslError: If the environment ignores the context.
         """
         setter = self.spec.context_setter
         options = {"context": context.copy()} if setter is None else None
         observation = np.asarray(self.env.reset(seed=seed, options=options)[0], dtype=np.float64).ravel()
         if setter is not None:
             method = self._method(setter) if isinstance(setter, str) else functools.partial(setter, self.env.unwrapped)
-            told = method(context.copy())
-            if told is None:  # it has nothing to say, so it is believed
+            new_observation = method(context.copy())
+            if new_observation is None:  # cannot be checked
                 return observation
-            observation = np.asarray(told, dtype=np.float64).ravel()
-        found = self.spec.context_of(observation)
+            observation = np.asarray(new_observation, dtype=np.float64).ravel()
+        observed = self.spec.context_of(observation)
         # observations are often single precision
-        if found.shape != context.shape or not np.allclose(found, context, rtol=1e-5, atol=1e-6):
-            way = "reset(options={'context': c})" if setter is None else f"its setter {setter!r}"
-            fix = "make its reset take the context from there, or name what sets it: context_setter"
+        if observed.shape != context.shape or not np.allclose(observed, context, rtol=1e-5, atol=1e-6):
+            source = "reset(options={'context': c})" if setter is None else f"its setter {setter!r}"
             raise SvslError(
-                f"{self.spec.name} does not obey {way}: told the context {np.round(context, 4).tolist()}, its "
-                f"observation says {np.round(found, 4).tolist()}. svsl chooses the contexts: {fix}"
+                f"{self.spec.name} ignores the context given by {source}: expected {np.round(context, 4).tolist()} in "
+                f"its observation, got {np.round(observed, 4).tolist()}. svsl chooses the contexts: make reset use "
+                "options['context'], or give a context_setter"
             )
         return observation
 
     def _method(self, name: str) -> Callable[[Array], ArrayLike | None]:
         method = getattr(self.env.unwrapped, name, None)
         if not callable(method):
-            raise SvslError(f"{self.spec.name}: a {type(self.env.unwrapped).__name__} has no method {name!r}")
+            raise SvslError(f"{self.spec.name}: {type(self.env.unwrapped).__name__} has no method {name!r}")
         return method
 
-    def __call__(self, job: Job) -> Played:
-        """One episode: one step."""
-        context, parameters, seed = job
+    def __call__(self, episode: Episode) -> EpisodeResult:
+        """Runs one episode, which is one step."""
+        context, parameters, seed = episode
         self.start(context, seed)
         space = self.env.action_space
         _, reward, terminated, truncated, info = self.env.step(parameters.reshape(space.shape).astype(space.dtype))
         if not (terminated or truncated):
             raise SvslError(
-                f"{self.spec.name} did not end after one step, so an action is no whole episode; "
-                "svsl.tasks.movement_task.MovementPrimitiveTask trains on environments of many steps"
+                f"{self.spec.name} did not end after one step, so one action is not a whole episode; "
+                "for step-based environments use svsl.tasks.movement_task.MovementPrimitiveTask"
             )
-        return played(float(reward), info)
+        return episode_result(float(reward), info)
 
 
-def played(total: float, info: Info) -> Played:
-    """The result of an episode with what is of use in its info: numbers, `mode` and `path`."""
+def episode_result(total: float, info: Info) -> EpisodeResult:
+    """Returns the result of an episode with the usable part of its info: numbers, `mode` and `path`."""
     success = info.get("success", info.get("is_success"))
-    told: Info = {}
+    diagnostics: Info = {}
     for name, value in info.items():
         if name in ("success", "is_success"):
             continue
         array = np.asarray(value) if np.isscalar(value) or isinstance(value, np.ndarray) else None
-        if array is not None and ((array.ndim == 0 and array.dtype.kind in _LIKE_NUMBERS) or name in ("mode", "path")):
-            told[name] = array if array.ndim else array.item()
-    return total, None if success is None else bool(success), told
+        if array is not None and ((array.ndim == 0 and array.dtype.kind in _NUMERIC_KINDS) or name in ("mode", "path")):
+            diagnostics[name] = array if array.ndim else array.item()
+    return total, None if success is None else bool(success), diagnostics
 
 
 class EnvironmentTask:
-    """What tasks on environments share: the box, the search distribution and the pool of processes.
+    """Base class of tasks on Gymnasium environments: the context box, the penalties and the process pool.
 
-    `workers` is the number of processes: all cores unless told, 0 to play in this one. Returns do not depend on it.
+    `workers` is the number of processes (default: all cores; 0 runs episodes in this one). It does not affect returns.
     """
 
     def __init__(
@@ -148,25 +149,27 @@ class EnvironmentTask:
         outside_penalty: float,
         success_return: float | None,
     ) -> None:
-        player = Player(spec)
-        env = player.env
+        runner = EpisodeRunner(spec)
+        env = runner.env
         self.spec, self.outside_penalty, self.success_return = spec, outside_penalty, success_return
         self.action_low, self.action_high = action_box(spec, env.action_space)
         self.context_low, self.context_high = context_box(spec, env.observation_space, context_low, context_high)
         self.parameter_low: Array = np.array(-np.inf)
         self.parameter_high: Array = np.array(np.inf)
-        self._wishes = {n: getattr(env.unwrapped, n, None) for n in ("initial_mean", "initial_cov", "dt")}
+        self._env_defaults = {n: getattr(env.unwrapped, n, None) for n in ("initial_mean", "initial_cov", "dt")}
         try:
-            player.start(0.5 * (self.context_low + self.context_high), 0)  # better refused now than in the first batch
+            runner.start(0.5 * (self.context_low + self.context_high), 0)  # fail here rather than in the first batch
         except SvslError:
             raise
-        except Exception as error:  # whatever the user's code raises
-            raise SvslError(f"{spec.name}: its reset failed: {type(error).__name__}: {error}") from error
+        except Exception as error:  # user code may raise anything
+            raise SvslError(f"{spec.name}: reset failed: {type(error).__name__}: {error}") from error
         finally:
             env.close()
 
-    def _play_with(self, player: Callable[[], Callable[[Job], Played]]) -> None:
-        self._pool: ProcessPool[Job, Played] = ProcessPool(self.spec.name, player, describe, available_cores())
+    def _create_pool(self, make_runner: Callable[[], Callable[[Episode], EpisodeResult]]) -> None:
+        self._pool: ProcessPool[Episode, EpisodeResult] = ProcessPool(
+            self.spec.name, make_runner, describe_episode, available_cores()
+        )
 
     @property
     def workers(self) -> int:
@@ -182,50 +185,52 @@ class EnvironmentTask:
             self._pool.workers = count
 
     def close(self) -> None:
-        """Ends the processes; another `evaluate` starts new ones."""
+        """Ends the processes; the next `evaluate` starts new ones."""
         self._pool.close()
 
     def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
-        """Plays one episode per row, each with a seed of its own from `rng`."""
+        """Runs one episode per row, each with its own seed drawn from `rng`."""
         seeds = rng.integers(2**31, size=len(contexts)).tolist()
-        nearest, outside = _clipped(contexts, self.context_low, self.context_high)
-        allowed, excess = _clipped(parameters, self.parameter_low, self.parameter_high)
+        nearest, outside = _clip_to_box(contexts, self.context_low, self.context_high)
+        allowed, excess = _clip_to_box(parameters, self.parameter_low, self.parameter_high)
         results = self._pool.map(list(zip(nearest, allowed, seeds, strict=True)))
-        # the scale of the return is unknown, so what lies outside is compared with its neighbour inside
+        # the scale of the return is unknown, so the penalty is relative to the return at the nearest point inside
         cost = self.outside_penalty * ((outside > 0) + outside + excess)
         returns = np.array([result[0] for result in results]) - cost
         if self.success_return is not None:
             success = returns >= self.success_return
         else:
             success = np.array([bool(result[1]) for result in results], dtype=bool) & (outside == 0)
-        return Outcome(returns, success, stacked([result[2] for result in results]))
+        return Outcome(returns, success, stack_diagnostics([result[2] for result in results]))
 
 
 class GymnasiumTask(EnvironmentTask):
-    """A Gymnasium environment: its first observation is the context, one action is a skill, one step an episode.
+    """A Gymnasium environment whose first observation is the context, whose action is a skill and step an episode.
 
     The environment must take the context from `reset(options={"context": c})` or have a setter. Episodes run in
-    parallel processes (`workers`), each with a seed of its own. The return is the reward; success is
-    `info["success"]` or `info["is_success"]` unless `success_return` is given. A context outside the box is played at
-    the nearest one inside and costs `outside_penalty` times (1 + squared distance in widths of the box) more; an
-    action outside a bounded action space is clipped and costs `outside_penalty` times its squared distance in widths.
-    An environment may have the attributes `initial_mean` and `initial_cov`, where the search starts.
+    parallel processes (`workers`), each with its own seed. The return is the reward; success is `info["success"]` or
+    `info["is_success"]` unless `success_return` is given. A context outside the box is replaced by the nearest one
+    inside and costs `outside_penalty` times (1 + squared distance in widths of the box); an action outside a bounded
+    action space is clipped and costs `outside_penalty` times its squared distance in widths. The environment may have
+    the attributes `initial_mean` and `initial_cov`, which define the initial search distribution.
 
     Args:
-        env: An id of Gymnasium's (`module:ID` imports the module first), or a function that makes the environment.
+        env: A Gymnasium environment ID (`module:ID` imports the module first), or a function that creates the
+            environment.
         env_options: Keyword arguments of the environment.
-        context_setter: Method of the environment that is called with the context after each reset, or a function that
-            is called with the environment and the context; returns the observation, or None.
-        context_low: Lower corner of the context box; default the observation space's.
-        context_high: Upper corner of the context box; default the observation space's.
-        initial_mean: Where the search starts, one number for each entry of an action or one for all; default the
-            middle of the action space.
-        initial_std: How wide it starts, likewise; default a quarter of the action space.
+        context_setter: Name of a method of the environment that is called with the context after each reset, or a
+            function that is called with the environment and the context; returns the observation, or None.
+        context_low: Lower corner of the context box (default: that of the observation space).
+        context_high: Upper corner of the context box (default: that of the observation space).
+        initial_mean: Mean of the initial search, one number per entry of the action or one for all (default: the
+            middle of the action space).
+        initial_std: Standard deviation of the initial search, in the same form (default: a quarter of the width of the
+            action space).
         success_return: An episode with at least this return is a success.
-        outside_penalty: What leaving the context box or the action space costs.
+        outside_penalty: Scale of the cost of leaving the context box or the action space.
 
     Raises:
-        SvslError: If the environment cannot be made, or its spaces do not fit the convention.
+        SvslError: If the environment cannot be created, or its spaces do not fit the convention.
     """
 
     def __init__(
@@ -242,27 +247,27 @@ class GymnasiumTask(EnvironmentTask):
     ) -> None:
         spec = EnvironmentSpec(env, env_options or {}, context_setter)
         super().__init__(spec, context_low, context_high, outside_penalty, success_return)
-        self._play_with(functools.partial(Player, spec))
+        self._create_pool(functools.partial(EpisodeRunner, spec))
         self.parameter_dim = len(self.action_low)
         self.parameter_low, self.parameter_high = self.action_low, self.action_high
-        self.initial_mean, self.initial_cov = self._search(initial_mean, initial_std)
+        self.initial_mean, self.initial_cov = self._initial_distribution(initial_mean, initial_std)
 
-    def _search(self, mean: ArrayLike | None, std: ArrayLike | None) -> tuple[Array, Array]:
-        """The initial distribution: as told, as the environment wishes, or from the action space."""
+    def _initial_distribution(self, mean: ArrayLike | None, std: ArrayLike | None) -> tuple[Array, Array]:
+        """Returns the given mean and covariance, or those of the environment, or those of the action space."""
         bounded = bool(np.isfinite([self.action_low, self.action_high]).all())
-        wish, wish_cov = self._wishes["initial_mean"], self._wishes["initial_cov"]
-        if not bounded and ((mean is None and wish is None) or (std is None and wish_cov is None)):
+        env_mean, env_cov = self._env_defaults["initial_mean"], self._env_defaults["initial_cov"]
+        if not bounded and ((mean is None and env_mean is None) or (std is None and env_cov is None)):
             raise SvslError(
-                f"{self.spec.name}: its actions are unbounded, so say where to search: initial_mean and initial_std, "
-                f"one number for each of the {self.parameter_dim} entries or one for all"
+                f"{self.spec.name}: its action space is unbounded; give initial_mean and initial_std, one number for "
+                f"each of the {self.parameter_dim} entries or one for all"
             )
         if mean is None:
-            mean = 0.5 * (self.action_low + self.action_high) if wish is None else wish
-        centre = filled(self.spec, "initial_mean", np.asarray(mean), self.parameter_dim)
-        if std is None and wish_cov is not None:
-            return centre, np.asarray(wish_cov, dtype=np.float64)
+            mean = 0.5 * (self.action_low + self.action_high) if env_mean is None else env_mean
+        centre = to_vector(self.spec, "initial_mean", np.asarray(mean), self.parameter_dim)
+        if std is None and env_cov is not None:
+            return centre, np.asarray(env_cov, dtype=np.float64)
         width = 0.25 * (self.action_high - self.action_low) if std is None else std
-        return centre, np.diag(filled(self.spec, "initial_std", width, self.parameter_dim, positive=True) ** 2)
+        return centre, np.diag(to_vector(self.spec, "initial_std", width, self.parameter_dim, positive=True) ** 2)
 
 
 def context_box(
@@ -271,49 +276,49 @@ def context_box(
     low: Sequence[float] | None,
     high: Sequence[float] | None,
 ) -> tuple[Array, Array]:
-    """The corners of the contexts.
+    """Returns the lower and upper corners of the context box.
 
     Raises:
-        SvslError: If the observation space does not tell them and the user does not either.
+        SvslError: If the observation space is not a bounded box and no corners are given.
     """
     if not isinstance(space, gymnasium.spaces.Box):
-        raise SvslError(f"{spec.name}: expected a Box of observations, whose first is the context, got {space}")
+        raise SvslError(f"{spec.name}: expected a Box as observation space, got {space}")
     size = int(np.prod(space.shape))
     if not all(0 <= index < size for index in spec.context_indices or ()):
-        raise SvslError(f"{spec.name}: context indices {spec.context_indices} do not fit {size} observations")
+        raise SvslError(f"{spec.name}: context_indices {spec.context_indices} are out of range for {size} observations")
     dim = len(spec.context_of(space.low))
     corners = [
-        filled(spec, name, spec.context_of(bound) if told is None else told, dim)
-        for name, bound, told in (("context_low", space.low, low), ("context_high", space.high, high))
+        to_vector(spec, name, spec.context_of(bound) if given is None else given, dim)
+        for name, bound, given in (("context_low", space.low, low), ("context_high", space.high, high))
     ]
-    # bounds of single precision that stand for "none" are as good as infinite
+    # some spaces use the largest single-precision number for "no bound"
     if not (np.abs(corners) < 1e30).all() or not (corners[0] < corners[1]).all():
         raise SvslError(
-            f"{spec.name}: the context box from {corners[0].tolist()} to {corners[1].tolist()} is no finite box; "
-            f"give context_low and context_high, {dim} numbers each"
+            f"{spec.name}: expected a finite context box with low < high, got {corners[0].tolist()} to "
+            f"{corners[1].tolist()}; give context_low and context_high, {dim} numbers each"
         )
     return corners[0], corners[1]
 
 
 def action_box(spec: EnvironmentSpec, space: gymnasium.Space[Any]) -> tuple[Array, Array]:
-    """The corners of the actions, perhaps infinite.
+    """Returns the lower and upper corners of the action space, possibly infinite.
 
     Raises:
-        SvslError: If actions are no vectors of numbers.
+        SvslError: If actions are not vectors of real numbers.
     """
     if not isinstance(space, gymnasium.spaces.Box) or np.dtype(space.dtype).kind != "f":
         raise SvslError(
-            f"{spec.name}: its action space is {space}, but skills are vectors of real numbers; give it an action "
-            "space Box(low, high, dtype=float), for instance by a wrapper (gymnasium.ActionWrapper)"
+            f"{spec.name}: expected an action space Box(low, high, dtype=float), because parameters are real "
+            f"numbers, got {space}; convert it, for instance with a gymnasium.ActionWrapper"
         )
     return space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
 
 
-def filled(spec: EnvironmentSpec, name: str, values: ArrayLike, dim: int, positive: bool = False) -> Array:
-    """A vector of `dim` numbers from that many or from one.
+def to_vector(spec: EnvironmentSpec, name: str, values: ArrayLike, dim: int, positive: bool = False) -> Array:
+    """Returns a vector of `dim` numbers, given all of them or one for all.
 
     Raises:
-        SvslError: If there are fewer or more, or one is not positive that must be.
+        SvslError: If the number of values is wrong, or one is not positive although it must be.
     """
     vector = np.atleast_1d(np.asarray(values, dtype=np.float64))
     if vector.shape == (1,):
@@ -324,14 +329,14 @@ def filled(spec: EnvironmentSpec, name: str, values: ArrayLike, dim: int, positi
     return vector
 
 
-def _clipped(points: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """The nearest points in a box, and the squared distances to them in widths of the box: `(n,)`."""
+def _clip_to_box(points: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Returns the nearest points in a box, and the squared distances to them in widths of the box: `(n,)`."""
     nearest = np.clip(np.asarray(points, dtype=np.float64), low, high)
     return nearest, np.asarray((((points - nearest) / (high - low)) ** 2).sum(axis=1))
 
 
-def stacked(infos: Sequence[Info]) -> dict[str, NDArray[np.generic]]:
-    """Diagnostics by name, one entry an episode; NaN, False or "" where an episode has none."""
+def stack_diagnostics(infos: Sequence[Info]) -> dict[str, NDArray[np.generic]]:
+    """Returns diagnostics by name, one entry per episode; NaN, False or "" where an episode has none."""
     result: dict[str, NDArray[np.generic]] = {}
     for name in sorted({name for info in infos for name in info}):
         known = [np.asarray(info[name]) for info in infos if name in info]
@@ -344,9 +349,9 @@ def stacked(infos: Sequence[Info]) -> dict[str, NDArray[np.generic]]:
     return result
 
 
-def describe(job: Job) -> str:
-    """An episode in words."""
-    context, parameters, seed = job
+def describe_episode(episode: Episode) -> str:
+    """Describes an episode for error messages."""
+    context, parameters, seed = episode
     return f"context {_numbers(context)}, parameters {_numbers(parameters)}, seed {seed}"
 
 

@@ -1,4 +1,4 @@
-"""Tasks by name: the ones that come with the library, `gym:ENV_ID`, and the user's own as `module:factory`."""
+"""Tasks by name: built-in tasks, `gym:ENV_ID` for Gymnasium environments and `module:factory` for users' tasks."""
 
 from __future__ import annotations
 
@@ -24,18 +24,24 @@ _TASK_ATTRIBUTES = ("context_low", "context_high", "parameter_dim", "initial_mea
 
 
 def task_factory(name: str) -> Callable[..., Task]:
-    """The function or class that makes the task called `name` (a registered name, `gym:ENV_ID` or `module:factory`)."""
+    """Returns the function or class that creates a task.
+
+    Args:
+        name: A registered name, `gym:ENV_ID` or `module:factory`.
+
+    Raises:
+        SvslError: If the task does not exist or cannot be imported.
+    """
     if name.startswith("gym:"):
         from svsl.tasks.gymnasium_task import GymnasiumTask
 
         return functools.partial(GymnasiumTask, name.removeprefix("gym:"))
     path = REGISTRY.get(name, name)
     if ":" not in path:
-        near = difflib.get_close_matches(name, REGISTRY, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known tasks: {', '.join(sorted(REGISTRY))}"
+        close = difflib.get_close_matches(name, REGISTRY, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known tasks: {', '.join(sorted(REGISTRY))}."
         raise SvslError(
-            f"unknown task {name!r}: {hint} Your own task is given as module:factory, "
-            "a Gymnasium environment as gym:ENV_ID"
+            f"unknown task {name!r}: {hint} Give your own task as module:factory, a Gymnasium environment as gym:ENV_ID"
         )
     module_name, _, attribute = path.partition(":")
     try:
@@ -44,7 +50,7 @@ def task_factory(name: str) -> Callable[..., Task]:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and (module_name == missing or module_name.startswith(missing + ".")):
             raise SvslError(
-                f"task {name!r}: no module {module_name!r} in the current directory or the Python path"
+                f"task {name!r}: no module {module_name!r} in the current directory or on the Python path"
             ) from None
         raise SvslError(f"task {name!r}: importing {module_name} failed: {place_of(error)}") from error
     factory = getattr(module, attribute, None)
@@ -54,24 +60,24 @@ def task_factory(name: str) -> Callable[..., Task]:
 
 
 def default_options(name: str) -> dict[str, object]:
-    """The options of the task called `name` that have a default, with it.
+    """Returns the options of a task that have a default value, with that value.
 
     Raises:
-        SvslError: If there is no such task.
+        SvslError: If the task does not exist.
     """
     parameters = inspect.signature(task_factory(name)).parameters
     return {option: p.default for option, p in parameters.items() if p.default is not p.empty}
 
 
 def make_task(name: str, /, **options: object) -> Task:
-    """Makes a task.
+    """Creates a task.
 
     Args:
         name: A registered name, `gym:ENV_ID` or `module:factory`.
         **options: Passed to the task's factory.
 
     Raises:
-        SvslError: If there is no such task or option, or it cannot be made.
+        SvslError: If the task or an option does not exist, or the task cannot be created.
     """
     factory = task_factory(name)
     allowed = inspect.signature(factory).parameters
@@ -84,8 +90,8 @@ def make_task(name: str, /, **options: object) -> Task:
     except SvslError:
         raise
     except Exception as error:
-        raise SvslError(f"task {name!r}: making it failed: {place_of(error)}") from error
+        raise SvslError(f"task {name!r}: creating it failed: {place_of(error)}") from error
     if not isinstance(task, Task):
         missing = [attribute for attribute in _TASK_ATTRIBUTES if not hasattr(task, attribute)]
-        raise SvslError(f"task {name!r}: a {type(task).__name__} without {', '.join(missing)} is no task")
+        raise SvslError(f"task {name!r}: {type(task).__name__} has no {', '.join(missing)}; a task needs them")
     return task
