@@ -218,12 +218,7 @@ def _add_ball(spec: mujoco.MjSpec, rgba: tuple[float, ...]) -> None:
         direction = [float(axis == i) for i in range(3)]
         ball.add_joint(name=f"ball_{name}", type=mujoco.mjtJoint.mjJNT_SLIDE, axis=direction)
     ball.add_geom(
-        name="ball",
-        type=GEOM.mjGEOM_SPHERE,
-        size=(BALL_RADIUS, 0, 0),
-        mass=BALL_MASS,
-        rgba=rgba,
-        **NO_COLLISIONS,
+        name="ball", type=GEOM.mjGEOM_SPHERE, size=(BALL_RADIUS, 0, 0), mass=BALL_MASS, rgba=rgba, **NO_COLLISIONS
     )
 
 
@@ -280,14 +275,7 @@ _STATIC_COLOURS = {
 }
 
 
-def _add_static(
-    spec: mujoco.MjSpec,
-    name: str,
-    kind: mujoco.mjtGeom,
-    pos: Vector,
-    size: Vector,
-    material: str,
-) -> None:
+def _add_static(spec: mujoco.MjSpec, name: str, kind: mujoco.mjtGeom, pos: Vector, size: Vector, material: str) -> None:
     """Adds a fixed geom that the ball can collide with."""
     appearance = {"rgba": _STATIC_COLOURS[material]} if material in _STATIC_COLOURS else {"material": material}
     spec.worldbody.add_geom(name=name, type=kind, pos=pos, size=size, **appearance, **NO_COLLISIONS)

@@ -271,10 +271,7 @@ class GymnasiumTask(EnvironmentTask):
 
 
 def context_box(
-    spec: EnvironmentSpec,
-    space: gymnasium.Space[Any],
-    low: Sequence[float] | None,
-    high: Sequence[float] | None,
+    spec: EnvironmentSpec, space: gymnasium.Space[Any], low: Sequence[float] | None, high: Sequence[float] | None
 ) -> tuple[Array, Array]:
     """Returns the lower and upper corners of the context box.
 
