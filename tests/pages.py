@@ -121,7 +121,7 @@ def run(words: Words, monkeypatch: pytest.MonkeyPatch, fully: bool = False) -> N
     if words[1] == "view":
         words = [*words, "--port", "0", *([] if "--open" in words else ["--open"])]
     if words[1] == "bench":
-        _quick_bench(monkeypatch)
+        quick_bench(monkeypatch)
     monkeypatch.setattr("webbrowser.open", _look_and_leave)
     assert main([*words[1:], *([] if fully else _smaller(words))]) == 0, words
 
@@ -172,10 +172,11 @@ def _look_and_leave(address: str) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def _quick_bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    from svsl.bench import timing as bench
+def quick_bench(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets `svsl bench` measure few components, every time once, and no simulated task."""
+    from svsl.bench import clock, suite
 
-    best_ms = bench._best_ms
-    monkeypatch.setattr(bench, "COMPONENT_COUNTS", (1, 2))
-    monkeypatch.setattr(bench, "_best_ms", lambda work, calls, repeats=1: best_ms(work, 1, 1))
-    monkeypatch.setattr(bench, "_time_rollouts", lambda name: [])
+    best_ms = clock.best_ms
+    monkeypatch.setattr(suite, "COMPONENT_COUNTS", (1, 2))
+    monkeypatch.setattr(suite, "SIMULATED_TASKS", ())
+    monkeypatch.setattr(clock, "best_ms", lambda work, calls, repeats=1: best_ms(work, 1, 1))

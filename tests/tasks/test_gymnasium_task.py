@@ -266,7 +266,7 @@ def test_ctrl_c_stops_in_order_and_leaves_no_process() -> None:
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes
         errors = process.stderr.read()
     assert process.returncode == 130, errors
-    assert "stopped and saved; svsl resume cut goes on" in errors
+    assert "stopped and saved; svsl resume cut continues" in errors
     assert "Traceback" not in errors
     for _ in range(100):
         if not _group_exists(process.pid):
