@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from svsl import SkillLibrary
-from svsl.cli import main, parsing
+from svsl.cli import main
 from svsl.cli.training import weight_stage_warning
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs.config import RunConfig
@@ -229,8 +229,8 @@ def test_an_option_of_the_task_chooses_the_preset(capsys: pytest.CaptureFixture[
 
 
 def test_old_names_of_settings_are_accepted_as_flags(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(parsing.RENAMED_SETTINGS, "rounds_each", "iterations")
-    monkeypatch.setitem(parsing.RENAMED_SETTINGS, "rivals", "auxiliary")
+    old_names = {"rounds_each": "iterations", "rivals": "auxiliary"}
+    monkeypatch.setattr(SVSLConfig, "old_names", old_names, raising=False)
     for number, flags in enumerate((["--rounds-each", "7"], ["--rounds_each=7"], ["--iterations", "7"])):
         out = f"run{number}"
         arguments = ["--components", "1", "--no-rivals", "--quiet", "--out", out, *flags]

@@ -7,8 +7,9 @@ import inspect
 import io
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import tyro
@@ -20,26 +21,36 @@ Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME")]
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
-RENAMED_SETTINGS: dict[str, str] = {}  # old names, still accepted as flags -> new names
 _CONFIG = (tyro.conf.OmitArgPrefixes,)
 
 
 def first_line(documented: object) -> str:
-    """The first line of a docstring."""
+    """Returns the first line of a docstring."""
     return (inspect.getdoc(documented) or "").partition("\n")[0]
 
 
-def parse(kind: Callable[..., T], args: Sequence[str], prog: str) -> T:
-    """Parses flags with tyro; a mistake is reported in one line instead of tyro's box."""
+def parse(
+    kind: Callable[..., T], args: Sequence[str], prog: str, old_names: Mapping[str, str] = MappingProxyType({})
+) -> T:
+    """Parses flags with tyro; a mistake is reported in one line instead of tyro's box.
+
+    Args:
+        kind: A dataclass of the flags.
+        args: The arguments.
+        prog: The command, for help and errors.
+        old_names: Former name of a setting -> its name; both are accepted as flags.
+
+    Raises:
+        SvslError: If the arguments do not fit the flags.
+    """
     with _one_line_errors(prog):
-        return tyro.cli(kind, args=_with_new_names(args), prog=prog, config=_CONFIG)
+        return tyro.cli(kind, args=_with_new_names(args, old_names), prog=prog, config=_CONFIG)
 
 
 def parse_known(kind: Callable[..., T], args: Sequence[str], prog: str) -> T:
-    """Parses only the flags of `kind`; all others, `--help` among them, are left for a later `parse`."""
+    """Parses only the flags of `kind`; all others, including `--help`, are left for a later `parse`."""
     with _one_line_errors(prog):
-        words = _with_new_names(args)
-        return tyro.cli(kind, args=words, prog=prog, config=_CONFIG, add_help=False, return_unknown_args=True)[0]
+        return tyro.cli(kind, args=args, prog=prog, config=_CONFIG, add_help=False, return_unknown_args=True)[0]
 
 
 def split_first(
@@ -51,7 +62,7 @@ def split_first(
         args: All arguments of the command.
         prog: The command and the argument's name, such as `svsl train TASK`.
         complaint: The error message if the first argument is a flag or missing.
-        help_flags: Makes the flags that `--help` shows without that argument.
+        help_flags: Creates the flags that `--help` shows without that argument.
 
     Raises:
         SvslError: If the first argument is a flag or missing.
@@ -64,18 +75,18 @@ def split_first(
 
 
 def require_at_least(low: int, **settings: float | None) -> None:
-    """Refuses settings that are below `low`; None is accepted.
+    """Rejects settings below `low`; None is accepted.
 
     Raises:
-        SvslError: If one is.
+        SvslError: If a setting is below `low` or NaN.
     """
     for name, value in settings.items():
-        if value is not None and not value >= low:  # refuses NaN, too
+        if value is not None and not value >= low:  # true for NaN
             raise SvslError(f"setting {name}: expected at least {low}, got {value}")
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
-    """Refuses an output file that exists, before any work is done.
+    """Rejects an output file that exists, before any work is done.
 
     Raises:
         SvslError: If `path` exists and must not be replaced.
@@ -84,11 +95,11 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
         raise SvslError(f"{path} already exists; choose another --out" + ("" if path.is_dir() else " or --overwrite"))
 
 
-def _with_new_names(args: Sequence[str]) -> list[str]:
-    """The arguments with the flags of renamed settings replaced."""
+def _with_new_names(args: Sequence[str], old_names: Mapping[str, str]) -> list[str]:
+    """Returns the arguments with the flags of renamed settings replaced."""
 
     def new_name(flag: re.Match[str]) -> str:
-        new = RENAMED_SETTINGS.get(flag[2].replace("-", "_"))
+        new = old_names.get(flag[2].replace("-", "_"))
         return flag[0] if new is None else flag[1] + new.replace("_", "-")
 
     return [re.sub(r"^(--(?:no-)?)([\w-]+)", new_name, word) for word in args]
@@ -107,7 +118,7 @@ def _one_line_errors(prog: str) -> Iterator[None]:
 
 
 def _summary(box: str) -> str:
-    """The message of one of tyro's framed error texts, with the flags it suggests."""
+    """Returns the message of one of tyro's framed error texts, with the flags it suggests."""
     lines = [line.strip(" │") for line in box.strip().splitlines()]
     parts = itertools.groupby(lines, lambda line: re.fullmatch("[╭╰].*|[─-]+", line) is not None)
     groups = [list(group) for is_rule, group in parts if not is_rule]
@@ -115,6 +126,6 @@ def _summary(box: str) -> str:
         groups = groups[1:]
     message, *others = groups or [["wrong arguments"]]
     suggestions = [group for group in others if group[0].startswith(("Perhaps you meant", "Arguments similar"))]
-    near = [line.split()[0] for group in suggestions for line in group if line.startswith("--")]
-    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+    close_matches = [line.split()[0] for group in suggestions for line in group if line.startswith("--")]
+    hint = f" (did you mean {' or '.join(close_matches)}?)" if close_matches else ""
     return re.sub(r"^Error parsing (\w+: )?", "", " ".join(message)).strip(" .") + hint

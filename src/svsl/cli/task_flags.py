@@ -18,9 +18,9 @@ from svsl.tasks.registry import default_options, task_factory
 
 
 def task_option_flags(task: str | None) -> Any:
-    """The options of the task's factory, none of them required, as a `TypedDict`, documented by its docstring.
+    """Returns the options of the task's factory as a `TypedDict`, documented by the factory's docstring.
 
-    Parsing it gives only the options that are present in the arguments, or all of them if it has defaults.
+    None of its keys is required: parsed without defaults, it holds only the options that were given.
 
     Raises:
         SvslError: If the task does not exist, or one of its options has no default.
@@ -44,7 +44,7 @@ def task_option_flags(task: str | None) -> Any:
 def training_flags(
     run: object, settings: LearnerConfig, task: str | None, task_options: Mapping[str, object], description: str
 ) -> type[Any]:
-    """A dataclass of all flags of a command that trains: `run`, `settings` and `task`.
+    """Returns a dataclass of all flags of a command that trains: `run`, `settings` and `task`.
 
     Args:
         run: The command's own flags, with their defaults.
@@ -67,8 +67,14 @@ def training_flags(
     )
 
 
+def old_names(settings: LearnerConfig) -> Mapping[str, str]:
+    """Returns the former names of a learner's settings, each with its current name."""
+    names: Mapping[str, str] = getattr(settings, "old_names", {})
+    return names
+
+
 def _without_functions(kind: Any) -> Any:
-    """The members of a union that can be given on a command line: all but functions."""
+    """Returns the members of a union that can be given on a command line: all but functions."""
     members = get_args(kind)
     kept = tuple(member for member in members if get_origin(member) is not Callable)
     return functools.reduce(operator.or_, kept) if kept and kept != members else kind

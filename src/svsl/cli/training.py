@@ -27,11 +27,11 @@ class TrainingOptions:
     checkpoint_s: float = 10.0
     """Seconds between checkpoints."""
     workers: int | None = None
-    """Threads or processes of a simulated task; default all cores. The result does not depend on it."""
+    """Threads or processes of a simulated task (default: all cores). The result does not depend on it."""
     backend: Literal["local", "ray"] = "local"
     """Where episodes run: on this machine, or spread over a Ray cluster."""
     ray_address: str | None = None
-    """Address of the Ray cluster; default RAY_ADDRESS of the environment, or a Ray instance on this machine."""
+    """Address of the Ray cluster (default: the environment variable RAY_ADDRESS, or a new local Ray instance)."""
 
     def __post_init__(self) -> None:
         require_at_least(0, checkpoint_s=self.checkpoint_s, workers=self.workers)
@@ -67,7 +67,7 @@ def train_run(options: TrainingOptions, config: RunConfig, task: Task, open_run:
 
 
 def weight_stage_warning(run: Run) -> str | None:
-    """A hint if the library was clearly better before its weights were learned, None otherwise."""
+    """Returns a warning if the library was clearly better before its weights were learned, None otherwise."""
     if not getattr(run.config.settings, "weight_iterations", 0):
         return None
     before, after = ([None, None, *run.read_metrics()])[-2:]
@@ -81,7 +81,7 @@ def weight_stage_warning(run: Run) -> str | None:
 
 @contextmanager
 def _cluster_task(options: TrainingOptions, config: RunConfig) -> Iterator[Task | None]:
-    """The run's task with its episodes on a Ray cluster; None for a local run, which never imports Ray."""
+    """Yields the run's task with its episodes on a Ray cluster; None for a local run, which never imports Ray."""
     if options.backend == "local":
         yield None
         return

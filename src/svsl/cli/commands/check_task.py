@@ -12,7 +12,7 @@ from svsl.tasks.registry import make_task
 
 @dataclass(frozen=True)
 class Options:
-    """Report problems a learner would have with a task of your own."""
+    """Report problems a learner would have with your own task."""
 
 
 def main(args: list[str]) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from svsl.cli.parsing import Switch, parse, parse_known, require_at_least, split_first
-from svsl.cli.task_flags import task_option_flags, training_flags
+from svsl.cli.task_flags import old_names, task_option_flags, training_flags
 from svsl.cli.training import TrainingOptions, train_run
 from svsl.learners.registry import LEARNERS, PRESETS, find_preset
 from svsl.runs.config import RunConfig, preset_config
@@ -21,9 +21,9 @@ class Method:
     """What decides, together with the task, which settings exist and what their defaults are."""
 
     learner: str = "svsl"
-    """Learning method; it decides which settings there are."""
+    """Learning method; it decides which settings follow."""
     preset: str | None = None
-    """Named set of defaults of the settings; default the task's first (the paper's)."""
+    """Named set of defaults for the settings; default the task's first (the paper's)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Options(Method, TrainingOptions):
     seed: int = 0
     """Seed of all randomness in the run."""
     test_contexts: int = 500
-    """Fresh contexts of the test after each component."""
+    """Number of new contexts per test, after each component."""
     overwrite: Switch = False
     """Replace an existing run."""
 
@@ -57,7 +57,7 @@ def main(args: list[str]) -> int:
     method, defaults = _defaults(task_name, flags)
     own = Options(learner=method.learner, preset=method.preset)
     kind = training_flags(own, defaults.settings, task_name, defaults.task_options, _describe(task_name))
-    options = parse(kind, flags, f"svsl train {task_name}")
+    options = parse(kind, flags, f"svsl train {task_name}", old_names(defaults.settings))
     run: Options = options.run
     config = replace(
         defaults,
@@ -67,14 +67,14 @@ def main(args: list[str]) -> int:
         test_contexts=run.test_contexts,
     )
     task = config.make_task(run.workers)
-    config.check(task)  # refuses an impossible configuration before a folder is made
+    config.check(task)  # rejects an invalid configuration before the folder is created
     file_name = re.sub(r"[^-.\w]+", ".", task_name)
     folder = run.out or Path("runs") / f"{file_name}-seed{run.seed}"
     return train_run(run, config, task, lambda: Run.create(folder, config, run.overwrite))
 
 
 def _defaults(task: str, flags: list[str]) -> tuple[Method, RunConfig]:
-    """The learner and preset in the flags, and the configuration they give with the task's options in the flags."""
+    """Returns the learner and preset among the flags, and the configuration they and the task's options select."""
     first = make_dataclass("First", [("method", Method), ("task", task_option_flags(task))])
     chosen: Any = parse_known(first, flags, f"svsl train {task}")
     method: Method = chosen.method
@@ -82,14 +82,14 @@ def _defaults(task: str, flags: list[str]) -> tuple[Method, RunConfig]:
 
 
 def _help_flags(args: list[str]) -> type[Any]:
-    """The flags of `svsl train --help`, without a task."""
+    """Returns the flags of `svsl train --help`, without a task."""
     method = parse_known(Method, args, "svsl train TASK")
     settings = find_preset("", method.learner).settings
     return training_flags(Options(learner=method.learner), settings, None, {}, _describe(None))
 
 
 def _describe(task: str | None) -> str:
-    """What the command does, and the learners with their presets."""
+    """Returns what the command does, and the learners with their presets."""
     presets = {learner: ", ".join(PRESETS.get((task or "", learner), {"default": None})) for learner in LEARNERS}
     listed = "; ".join(f"{learner} ({names})" for learner, names in presets.items())
     return (
