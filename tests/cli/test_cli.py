@@ -96,6 +96,7 @@ def test_presets_are_the_defaults_shown(capsys: pytest.CaptureFixture[str]) -> N
 
 WRONG = {
     "no such command": (["fly"], "unknown command 'fly'; commands: train, resume"),
+    "mistyped command": (["trian"], "unknown command 'trian'; did you mean train?"),
     "no task": (["train"], "train what?"),
     "unknown task": (["train", "planar-reecher"], "unknown task 'planar-reecher': did you mean planar-reacher?"),
     "no module": (["train", "nowhere:thing"], "no module 'nowhere'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -45,7 +46,9 @@ def _dispatch(args: list[str]) -> int:
         print(f"svsl {__version__}")
         return 0
     if name not in COMMANDS:
-        raise SvslError(f"unknown command {name!r}; commands: {', '.join(COMMANDS)}")
+        close_matches = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {close_matches[0]}?" if close_matches else f"commands: {', '.join(COMMANDS)}"
+        raise SvslError(f"unknown command {name!r}; {hint}")
     code: int = _module(name).main(args[1:])
     return code
 

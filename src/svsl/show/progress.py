@@ -55,23 +55,27 @@ class _Display:
 
 
 class ProgressDisplay(_Display):
-    """Shows each `Status` it is called with; elsewhere than on a terminal, one line after a test now and then."""
+    """Shows each `Status` it is called with; elsewhere than on a terminal, a line after a test, at most every few seconds."""
 
     def __init__(self, title: str, quiet: bool = False, file: TextIO | None = None) -> None:
         super().__init__(title, quiet, file)
         self._printed_test: MetricsRow | None = None
         name = TextColumn("{task.description}", style="bold", markup=False)
-        self._bar = Progress(name, BarColumn(30), TaskProgressColumn(), auto_refresh=False)
-        self._bar.add_task(title, total=1.0)
+        position = TextColumn("{task.fields[position]}")
+        self._bar = Progress(name, BarColumn(30), TaskProgressColumn(), position, auto_refresh=False)
+        self._bar.add_task(title, total=1.0, position="")
 
     def __call__(self, status: Status) -> None:
         """Shows the current state of the run."""
         if self.quiet:
             return
         if self._live is not None:
-            self._bar.update(self._bar.task_ids[0], completed=status.progress.work)
-            warnings = Text("  ".join(_warnings(status)), style="yellow")
-            self._live.update(Group(self._bar, Text("  ".join(_numbers(status))), warnings), refresh=True)
+            position = "  ".join(_position(status))
+            self._bar.update(self._bar.task_ids[0], completed=status.progress.work, position=position)
+            lines = [Text("  ".join(_numbers(status)))]
+            if warnings := _warnings(status):
+                lines.append(Text("  ".join(warnings), style="yellow"))
+            self._live.update(Group(self._bar, *lines), refresh=True)
             return
         now, last = time.monotonic(), status.progress.work >= 1
         if status.test != self._printed_test and (last or now - self._printed_at > _LINE_EVERY_S):
@@ -130,16 +134,20 @@ def _overview(title: str, work: float, words: Sequence[str], jobs: Sequence[Job]
 
 def describe(status: Status) -> str:
     """Returns the status as one line of plain text."""
-    return ", ".join([*_numbers(status), *_warnings(status)])
+    return ", ".join([*_position(status), *_numbers(status), *_warnings(status)])
+
+
+def _position(status: Status) -> list[str]:
+    p = status.progress
+    component = [f"component {p.component}/{p.components}"] if p.components else []  # a policy has none
+    return [*component, f"iteration {p.iteration}/{p.iterations}"]
 
 
 def _numbers(status: Status) -> list[str]:
-    p, test = status.progress, status.test
-    parts = [f"component {p.component}/{p.components}"] if p.components else []  # a policy has none
-    parts.append(f"iteration {p.iteration}/{p.iterations}")
-    parts.append(f"{_amount(status.episodes)} episodes ({_amount(status.episodes_per_s)}/s)")
-    if math.isfinite(p.recent_return):
-        parts.append(f"recent return {p.recent_return:.3g}")
+    test, recent_return = status.test, status.progress.recent_return
+    parts = [f"{_amount(status.episodes)} episodes ({_amount(status.episodes_per_s)}/s)"]
+    if math.isfinite(recent_return):
+        parts.append(f"recent return {recent_return:.3g}")
     if test is not None:
         components = f", {test['components']} components" if "components" in test else ""
         parts.append(f"test return {test['return_mean']:.3f} (success {test['success_rate']:.0%}{components})")
