@@ -170,6 +170,16 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("planar-reacher  Ten unit links")
 
 
+@pytest.mark.parametrize(("factory", "option"), [("task", "seed"), ("other", "components"), ("third", "learner")])
+def test_a_task_option_with_the_name_of_a_flag_is_rejected(
+    factory: str, option: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "clash", raising=False)
+    Path("clash.py").write_text(f"def {factory}({option}=3):\n    return 0\n")
+    assert main(["train", f"clash:{factory}"]) == 2
+    assert f"its option {option!r} has the name of another flag; rename it" in capsys.readouterr().err
+
+
 def test_check_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-task", "planar-reacher"]) == 0
     out = capsys.readouterr().out
@@ -241,7 +251,7 @@ def test_old_names_of_settings_are_accepted_as_flags(monkeypatch: pytest.MonkeyP
         assert (settings.iterations, settings.auxiliary) == (7, False)
 
 
-def test_the_task_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_task_is_created_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = (
         "from toys import Unimodal",
         "calls = 0",

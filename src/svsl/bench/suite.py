@@ -47,7 +47,7 @@ class BenchResult(TypedDict):
 
 
 def run(full: bool = False) -> BenchResult:
-    """Measures everything; `full` also trains the paper's planar reacher in a process of its own."""
+    """Measures everything; `full` also trains the paper's planar reacher in a separate process."""
     task = make_task(TASK)
     with numeric_settings():
         updates = [time_updates(task, count) for count in COMPONENT_COUNTS]

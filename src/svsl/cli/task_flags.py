@@ -6,7 +6,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import field, make_dataclass
+from dataclasses import field, fields, make_dataclass
 from typing import Annotated, Any, TypedDict, get_args, get_origin, get_type_hints
 
 import docstring_parser
@@ -17,14 +17,19 @@ from svsl.learners.registry import LearnerConfig
 from svsl.tasks.registry import default_options, task_factory
 
 
-def task_option_flags(task: str | None) -> Any:
+def task_option_flags(task: str | None, *others: Any) -> Any:
     """Returns the options of the task's factory as a `TypedDict`, documented by the factory's docstring.
 
     None of its keys is required: parsed without defaults, it holds only the options that were given.
 
+    Args:
+        task: Name of the task; None for no options.
+        *others: Dataclasses of the other flags of the command.
+
     Raises:
-        SvslError: If the task does not exist, or one of its options has no default.
+        SvslError: If the task does not exist, or one of its options has no default or the name of another flag.
     """
+    taken = {f.name for other in others for f in fields(other)}
     kinds: dict[str, Any] = {}
     if task is not None:
         factory = task_factory(task)
@@ -36,13 +41,15 @@ def task_option_flags(task: str | None) -> Any:
                 continue
             if parameter.default is parameter.empty:
                 raise SvslError(f"task {task!r}: its option {name!r} needs a default to be used from the command line")
+            if name in taken:
+                raise SvslError(f"task {task!r}: its option {name!r} has the name of another flag; rename it")
             kind: Any = _without_functions(hints.get(name, type(parameter.default)))
             kinds[name] = Annotated[kind, tyro.conf.arg(help=documents.get(name) or "Option of the task.")]
     return TypedDict("TaskOptions", kinds, total=False)  # type: ignore[operator]
 
 
 def training_flags(
-    run: object, settings: LearnerConfig, task: str | None, task_options: Mapping[str, object], description: str
+    run: Any, settings: LearnerConfig, task: str | None, task_options: Mapping[str, object], description: str
 ) -> type[Any]:
     """Returns a dataclass of all flags of a command that trains: `run`, `settings` and `task`.
 
@@ -53,7 +60,7 @@ def training_flags(
         task_options: Defaults of the task's options where they differ from the task's own.
         description: The start of the help text.
     """
-    options = task_option_flags(task)
+    options = task_option_flags(task, run, settings)
     defaults = {**(default_options(task) if task else {}), **task_options}
     defaults = {name: value for name, value in defaults.items() if name in options.__annotations__}
     return make_dataclass(

@@ -55,7 +55,7 @@ class _Display:
 
 
 class ProgressDisplay(_Display):
-    """Shows each `Status` it is called with; elsewhere than on a terminal, a line after a test, at most every few seconds."""
+    """Shows each `Status` it is called with; without a terminal, one line after a test, at most every few seconds."""
 
     def __init__(self, title: str, quiet: bool = False, file: TextIO | None = None) -> None:
         super().__init__(title, quiet, file)

@@ -75,7 +75,7 @@ def main(args: list[str]) -> int:
 
 def _defaults(task: str, flags: list[str]) -> tuple[Method, RunConfig]:
     """Returns the learner and preset among the flags, and the configuration they and the task's options select."""
-    first = make_dataclass("First", [("method", Method), ("task", task_option_flags(task))])
+    first = make_dataclass("First", [("method", Method), ("task", task_option_flags(task, Options))])
     chosen: Any = parse_known(first, flags, f"svsl train {task}")
     method: Method = chosen.method
     return method, preset_config(task, method.learner, method.preset, chosen.task, {})
