@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -66,20 +67,13 @@ def run(full: bool = False) -> BenchResult:
 
 def show(result: BenchResult) -> None:
     """Prints the result as tables."""
-    table = Table(title="Updates of one iteration in ms, and how many times longer the straightforward reference takes")
-    for name in ("components", "newest", "reference", "all", "reference", "50 iterations", "with episodes"):
-        table.add_column(name, justify="right")
-    for row in result["updates"]:
-        table.add_row(
-            str(row["components"]),
-            f"{row['newest_ms']:.2f}",
-            f"{row['ratio_newest']:.1f}x",
-            f"{row['all_ms']:.1f}",
-            f"{row['ratio_all']:.1f}x",
-            f"{row['ratio']:.1f}x",
-            f"{row['iteration_ms']:.2f}",
-        )
-    print_table(table)
+    _print_table(
+        "Updates of one iteration in ms, and how many times longer the straightforward reference takes",
+        ("components", "newest", "reference", "all", "reference", "50 iterations", "with episodes"),
+        "{components} {newest_ms:.2f} {ratio_newest:.1f}x {all_ms:.1f} {ratio_all:.1f}x {ratio:.1f}x "
+        "{iteration_ms:.2f}",
+        result["updates"],
+    )
     last = COMPONENT_COUNTS[-1]
     print(
         f"svsl: an iteration with its episodes, every 50th updating all, takes {result['growth']:.1f} times as long "
@@ -97,7 +91,12 @@ def show(result: BenchResult) -> None:
         )
     print(f"planar reacher: {result['episodes_per_s']:,.0f} episodes/s in batches of {BATCH}")
     print(f"library: {result['library_sample_us']:.0f} microseconds to sample a skill for one context")
-    _show_rollouts(result["rollouts"])
+    _print_table(
+        "Simulated tasks: evaluate, and its speed as a share of bare mujoco.rollout",
+        ("task", "threads", "batch", "episodes/s", "share of bare", "us per step and thread, bare"),
+        "{task} {workers} {batch} {episodes_per_s:.0f} {share_of_bare:.0%} {us_per_step:.2f}",
+        result["rollouts"],
+    )
     if (f := result["full"]) is not None:
         print(
             f"the paper's planar reacher: {f['episodes']:,} episodes, {f['cpu_s']:.1f} CPU-s, {f['wall_s']:.1f} s, "
@@ -105,15 +104,13 @@ def show(result: BenchResult) -> None:
         )
 
 
-def _show_rollouts(rollouts: list[RolloutTiming]) -> None:
-    table = Table(title="Simulated tasks: evaluate, and its speed as a share of bare mujoco.rollout")
-    for name in ("task", "threads", "batch", "episodes/s", "share of bare", "us per step and thread, bare"):
+def _print_table(title: str, columns: Sequence[str], cells: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Prints one line per row; `cells` are the formats of its cells, separated by spaces."""
+    table = Table(title=title)
+    for name in columns:
         table.add_column(name, justify="right")
-    for t in rollouts:
-        table.add_row(
-            t["task"], str(t["workers"]), str(t["batch"]), f"{t['episodes_per_s']:.0f}", f"{t['share_of_bare']:.0%}",
-            f"{t['us_per_step']:.2f}",
-        )  # fmt: skip
+    for row in rows:
+        table.add_row(*(cell.format(**row) for cell in cells.split()))
     print_table(table)
 
 

@@ -136,13 +136,9 @@ def _iterate(learner: Learner, task: Task) -> None:
 
 def _reference_arguments(learner: SVSL, index: IntArray) -> dict[str, Any]:
     mixture, config = learner._current, learner.config
-    context_cov, cov = mixture.contexts.cov, mixture.experts.cov
-    components = [
-        reference.Component(
-            mixture.contexts.bias[k], context_cov[k], mixture.experts.gain[k], mixture.experts.bias[k], cov[k]
-        )
-        for k in range(len(mixture))
-    ]
+    contexts, experts = mixture.contexts, mixture.experts
+    arrays = contexts.bias, contexts.cov, experts.gain, experts.bias, experts.cov
+    components = [reference.Component(*component) for component in zip(*arrays, strict=True)]
     samples = [
         [reference.Samples(b.contexts[k], b.parameters[k], b.returns[k]) for k in index]
         for b in (learner.context_buffer, learner.expert_buffer)

@@ -34,14 +34,7 @@ def parse(
 ) -> T:
     """Parses flags with tyro; a mistake is reported in one line instead of tyro's box.
 
-    Args:
-        kind: A dataclass of the flags.
-        args: The arguments.
-        prog: The command, for help and errors.
-        old_names: Former name of a setting -> its name; both are accepted as flags.
-
-    Raises:
-        SvslError: If the arguments do not fit the flags.
+    `old_names` maps former names of settings, which are accepted as well, to their names.
     """
     with _one_line_errors(prog):
         return tyro.cli(kind, args=_with_new_names(args, old_names), prog=prog, config=_CONFIG)

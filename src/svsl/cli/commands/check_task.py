@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, make_dataclass
 
-from svsl.cli.parsing import first_line, parse, split_first
+from svsl.cli.parsing import parse, split_first
 from svsl.cli.task_flags import task_option_flags
 from svsl.runs.config import preset_config
 from svsl.tasks.registry import make_task
@@ -24,16 +24,10 @@ def main(args: list[str]) -> int:
         "module:factory",
         lambda: Options,
     )
-    kind = task_option_flags(name)
-    defaults = preset_config(name, "svsl", None, {}, {}).task_options
+    kind, defaults = task_option_flags(name), preset_config(name, "svsl", None, {}, {}).task_options
+    group = [("task", kind, field(default_factory=lambda: defaults))]
     options = parse(
-        make_dataclass(
-            "Flags",
-            [("task", kind, field(default_factory=lambda: defaults))],
-            namespace={"__doc__": first_line(Options)},
-        ),
-        flags,
-        f"svsl check-task {name}",
+        make_dataclass("Flags", group, namespace={"__doc__": Options.__doc__}), flags, f"svsl check-task {name}"
     )
     from svsl.tasks.check import check_task
 
