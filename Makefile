@@ -1,4 +1,4 @@
-# Two commands do everything: `make train` and `make test`. Each sets up its own .venv first.
+# `make train` and `make test` are all you need; both set up .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -10,6 +10,7 @@ train: .venv/installed
 test: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/pytest -n auto
 
@@ -20,16 +21,16 @@ format: .venv/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# the pages of docs/ as a site that opens from disk: site/index.html
+# docs/ as a website that opens from disk: site/index.html
 docs: .venv/installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# the wheel is built from the sdist, so what is missing in one is missing in both
+# the wheel is built from the sdist, so a file missing from one is missing from both
 dist: .venv/installed-dev
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 
-# the wheel in an environment of its own, used from another folder: nothing of this checkout may be needed
+# installs the wheel in a separate environment and uses it from another folder: it must not need this checkout
 check-dist: dist
 	rm -rf build/check-dist
 	$(PYTHON) -m venv build/check-dist

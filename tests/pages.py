@@ -31,7 +31,7 @@ PAGES = {path.name: path.read_text() for path in [ROOT / "README.md", *sorted((R
 Words = list[str]
 
 SMALL = ["--components", "1", "--iterations", "2", "--test-contexts", "3", "--workers", "1", "--quiet"]
-# the smallest buffers of their surrogates, and no weight update: simulated episodes take milliseconds each
+# the smallest buffers of their surrogates, and no weight stage: simulated episodes take milliseconds each
 SIMULATED = {"beer-pong": "171", "reacher5": "171", "table-tennis": "378"}
 PLACEHOLDERS = {
     "DIR": "runs/planar-reacher-seed0",
@@ -43,7 +43,7 @@ PLACEHOLDERS = {
 
 
 class Parsed(BaseException):
-    """A command's flags were understood."""
+    """All flags of a command have been parsed."""
 
 
 def shell(text: str) -> list[Words]:
@@ -81,7 +81,7 @@ def write_modules(text: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def parse_only(words: Words, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gives a command to the real command line, which is stopped once it has understood its flags."""
+    """Gives a command to the real command line, which is stopped once it has parsed its flags."""
     if words[0] == "python":
         assert (ROOT / words[1]).is_file(), words
         return
@@ -89,8 +89,10 @@ def parse_only(words: Words, monkeypatch: pytest.MonkeyPatch) -> None:
         find_experiment(words[2])
     real = tyro.cli
 
-    def cli(*args: object, **options: object) -> None:
-        real(*args, **options)  # type: ignore[call-overload]
+    def cli(*args: object, **options: object) -> object:
+        result = real(*args, **options)  # type: ignore[call-overload]
+        if options.get("return_unknown_args"):  # some of the flags; a second call will parse them all
+            return result
         raise Parsed
 
     shipped = "beer-pong" if "beer-pong" in words else "planar-reacher"
@@ -107,7 +109,7 @@ def parse_only(words: Words, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(words: Words, monkeypatch: pytest.MonkeyPatch, fully: bool = False) -> None:
-    """Runs a command of a page, small unless told; what it starts from is made where it is missing."""
+    """Runs a command of a page, small by default; a missing run that it starts from is created."""
     if words[0] == "python":
         subprocess.run([sys.executable, str(ROOT / words[1]), *words[2:]], capture_output=True, check=True)
         return
@@ -119,7 +121,7 @@ def run(words: Words, monkeypatch: pytest.MonkeyPatch, fully: bool = False) -> N
     if words[1] == "view":
         words = [*words, "--port", "0", *([] if "--open" in words else ["--open"])]
     if words[1] == "bench":
-        _quick_bench(monkeypatch)
+        quick_bench(monkeypatch)
     monkeypatch.setattr("webbrowser.open", _look_and_leave)
     assert main([*words[1:], *([] if fully else _smaller(words))]) == 0, words
 
@@ -170,10 +172,11 @@ def _look_and_leave(address: str) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def _quick_bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    from svsl.bench import timing as bench
+def quick_bench(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets `svsl bench` measure few components, every time once, and no simulated task."""
+    from svsl.bench import clock, suite
 
-    best_ms = bench._best_ms
-    monkeypatch.setattr(bench, "COMPONENT_COUNTS", (1, 2))
-    monkeypatch.setattr(bench, "_best_ms", lambda work, calls, repeats=1: best_ms(work, 1, 1))
-    monkeypatch.setattr(bench, "_time_rollouts", lambda name: [])
+    best_ms = clock.best_ms
+    monkeypatch.setattr(suite, "COMPONENT_COUNTS", (1, 2))
+    monkeypatch.setattr(suite, "SIMULATED_TASKS", ())
+    monkeypatch.setattr(clock, "best_ms", lambda work, calls, repeats=1: best_ms(work, 1, 1))

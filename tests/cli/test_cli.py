@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,8 +15,7 @@ import pytest
 
 from svsl import SkillLibrary
 from svsl.cli import main
-from svsl.cli.commands.resume import lost_by_weights
-from svsl.cli.commands.train import split_task
+from svsl.cli.training import weight_stage_warning
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
@@ -36,7 +36,7 @@ def test_train_eval_plot_from_the_shell() -> None:
         assert (run / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert "return_mean" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr, "no colours or cursor movements in a pipe"
-    assert done.stderr.count("\n") <= 5, "few plain lines when the output is no terminal"
+    assert done.stderr.count("\n") <= 5, "few plain lines when the output is not a terminal"
     assert "component 3/3" in done.stderr
 
     shown = svsl("eval", str(run), "--json")
@@ -52,7 +52,7 @@ def test_train_eval_plot_from_the_shell() -> None:
     assert all(a["episodes"] < b["episodes"] for a, b in pairwise(rows))
 
 
-def test_the_same_run_again_is_refused_unless_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_run_is_replaced_only_with_overwrite(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["train", "toys:Unimodal", *SMALL, "--quiet"]
     assert main(command) == 0
     assert capsys.readouterr() == ("", "")
@@ -64,7 +64,7 @@ def test_the_same_run_again_is_refused_unless_told(capsys: pytest.CaptureFixture
 
 
 def test_task_options_are_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "--quiet", "toys:with_options", *SMALL, "--scale", "2.5", "--kind", "fancy"]) == 0
+    assert main(["train", "toys:with_options", "--quiet", *SMALL, "--scale", "2.5", "--kind", "fancy"]) == 0
     config = json.loads(Path("runs/toys.with_options-seed0/config.json").read_text())
     assert config["task_options"] == {"scale": 2.5, "kind": "fancy"}
     assert config["settings"]["components"] == 3
@@ -96,12 +96,13 @@ def test_presets_are_the_defaults_shown(capsys: pytest.CaptureFixture[str]) -> N
 
 WRONG = {
     "no such command": (["fly"], "unknown command 'fly'; commands: train, resume"),
+    "mistyped command": (["trian"], "unknown command 'trian'; did you mean train?"),
     "no task": (["train"], "train what?"),
     "unknown task": (["train", "planar-reecher"], "unknown task 'planar-reecher': did you mean planar-reacher?"),
     "no module": (["train", "nowhere:thing"], "no module 'nowhere'"),
     "no factory": (["train", "toys:thing"], "module 'toys' has no function or class 'thing'"),
     "no task object": (["train", "toys:not_a_task"], "int has no context_low"),
-    "unknown flag": (["train", "planar-reacher", "--componets", "3"], "Unrecognized options: --componets"),
+    "unknown flag": (["train", "planar-reacher", "--componets", "3"], "--componets, 3 (did you mean --components?)"),
     "wrong type": (["train", "planar-reacher", "--components", "many"], "--components: invalid literal for int()"),
     "impossible value": (["train", "planar-reacher", "--components", "0"], "components: expected at least 1, got 0"),
     "negative seed": (["train", "planar-reacher", "--seed", "-1"], "seed: expected at least 0, got -1"),
@@ -118,8 +119,19 @@ WRONG = {
     "missing argument": (["eval"], "svsl eval --help lists the flags"),
     "check what": (["check-task", "nowhere:x"], "no module 'nowhere'"),
     "check nothing": (["check-task"], "check what?"),
-    "misspelt task": (["train", "--seed", "1", "planar-reachr"], "did you mean planar-reacher?"),
-    "option without default": (["check-task", "toys:needs"], "its option 'size' has no default"),
+    "a flag before the task": (
+        ["train", "--out", "a:b", "--no-auxiliary", "toys:Unimodal"],
+        "TASK comes first: svsl train TASK [OPTIONS], with TASK one of planar-reacher,",
+    ),
+    "a flag before the task to check": (["check-task", "--scale", "3", "toys:with_options"], "TASK comes first"),
+    "a flag before the library": (["extend", "--components", "3", "beer-pong"], "RUN_OR_NAME comes first"),
+    "a stray word": (["train", "planar-reacher", "toys:Unimodal"], "Unrecognized options: toys:Unimodal"),
+    "a value missing": (["train", "planar-reacher", "--learner"], "Missing value for argument '--learner'"),
+    "a setting of another learner": (
+        ["train", "planar-reacher", "--kappa", "0.9", "--learner", "hireps", "--learner", "svsl"],
+        "Unrecognized options: --kappa, 0.9",
+    ),
+    "option without default": (["check-task", "toys:needs"], "its option 'size' needs a default"),
     "factory fails": (["train", "toys:fails"], "creating it failed: LinAlgError: Singular matrix (toys.py line"),
     "negative workers": (["train", "planar-reacher", "--workers", "-2"], "workers: expected at least 0, got -2"),
     "negative time": (["resume", "x", "--checkpoint-s", "-1"], "checkpoint_s: expected at least 0, got -1"),
@@ -158,6 +170,16 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("planar-reacher  Ten unit links")
 
 
+@pytest.mark.parametrize(("factory", "option"), [("task", "seed"), ("other", "components"), ("third", "learner")])
+def test_a_task_option_with_the_name_of_a_flag_is_rejected(
+    factory: str, option: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "clash", raising=False)
+    Path("clash.py").write_text(f"def {factory}({option}=3):\n    return 0\n")
+    assert main(["train", f"clash:{factory}"]) == 2
+    assert f"its option {option!r} has the name of another flag; rename it" in capsys.readouterr().err
+
+
 def test_check_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-task", "planar-reacher"]) == 0
     out = capsys.readouterr().out
@@ -179,7 +201,7 @@ def test_the_checker_takes_the_options_of_a_task(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("def f(:\n", "SyntaxError: invalid syntax (mine.py, line 1)"),
         ("import nothing_of_the_kind\n", "ModuleNotFoundError: No module named 'nothing_of_the_kind' (mine.py line 1)"),
@@ -187,24 +209,69 @@ def test_the_checker_takes_the_options_of_a_task(capsys: pytest.CaptureFixture[s
     ],
 )
 def test_a_module_that_cannot_be_imported_is_one_line(
-    text: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    text: str, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     Path("mine.py").write_text(text)
     assert main(["train", "mine:Task"]) == 2
-    assert capsys.readouterr().err == f"svsl: task 'mine:Task': importing mine failed: {told}\n"
+    assert capsys.readouterr().err == f"svsl: task 'mine:Task': importing mine failed: {message}\n"
 
 
-def test_words_with_a_colon_that_are_values_are_no_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for line, task in (
-        ("--ray-address HEAD:6379 planar-reacher", "planar-reacher"),
-        ("--out runs/a:b toys:Unimodal", "toys:Unimodal"),
-        ("--out runs/a:b --quiet toys:Unimodal", "toys:Unimodal"),
-        ("--quiet toys:Unimodal --seed 3", "toys:Unimodal"),
+def test_a_value_with_a_colon_is_not_a_task() -> None:
+    assert main(["train", "toys:Unimodal", *SMALL, "--quiet", "--out", "runs/planar-reacher:b"]) == 0
+    assert Run.open(Path("runs/planar-reacher:b")).config.task == "toys:Unimodal"
+
+
+def test_the_last_of_repeated_flags_counts() -> None:
+    flags = ["--learner", "hireps", "--seed", "1", "--learner=svsl", *SMALL, "--seed=2", "--quiet", "--out", "run"]
+    assert main(["train", "toys:Unimodal", *flags]) == 0
+    config = Run.open(Path("run")).config
+    assert (config.learner, config.seed) == ("svsl", 2)
+    assert isinstance(config.settings, SVSLConfig)
+
+
+def test_an_option_of_the_task_chooses_the_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    for reward, iterations in (("dense", 250), ("last2", 800)):
+        with pytest.raises(SystemExit):
+            main(["train", "reacher5", f"--reward={reward}", "--help"])
+        shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+        assert re.search(rf"--iterations INT [^(]*(\([^)]*\))?[^(]*\(default: {iterations}\)", shown)
+        assert f"(default: {reward})" in shown
+
+
+def test_old_names_of_settings_are_accepted_as_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    old_names = {"rounds_each": "iterations", "rivals": "auxiliary"}
+    monkeypatch.setattr(SVSLConfig, "old_names", old_names, raising=False)
+    for number, flags in enumerate((["--rounds-each", "7"], ["--rounds_each=7"], ["--iterations", "7"])):
+        out = f"run{number}"
+        arguments = ["--components", "1", "--no-rivals", "--quiet", "--out", out, *flags]
+        assert main(["train", "toys:Unimodal", *arguments]) == 0
+        settings = Run.open(Path(out)).config.settings
+        assert isinstance(settings, SVSLConfig)
+        assert (settings.iterations, settings.auxiliary) == (7, False)
+
+
+def test_the_task_is_created_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = (
+        "from toys import Unimodal",
+        "calls = 0",
+        "def task():",
+        " global calls",
+        " calls += 1",
+        " return Unimodal()",
+    )
+    Path("counting.py").write_text("\n".join(lines))
+    monkeypatch.delitem(sys.modules, "counting", raising=False)
+    stopped = Run.create(Path("stopped"), RunConfig("counting:task", {}, "svsl", SVSLConfig(1, 3), 0))
+    for command in (
+        ["train", "counting:task", *SMALL, "--out", "run"],
+        ["extend", "run", *SMALL, "--out", "extended"],
+        ["resume", str(stopped.folder)],
     ):
-        found, rest = split_task(line.split())
-        assert found == task
-        assert [*rest, task] == sorted(line.split(), key=lambda word: word == task)
+        if "counting" in sys.modules:
+            monkeypatch.setattr(sys.modules["counting"], "calls", 0)
+        assert main(command) == 0
+        assert vars(sys.modules["counting"])["calls"] == 1, command
 
 
 def test_help_names_learners_and_presets(capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,7 +287,7 @@ def test_help_names_learners_and_presets(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_library_that_does_not_fit_its_task_any_more(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "toys:Unimodal", *SMALL, "--quiet", "--out", "run"]) == 0
     library = SkillLibrary.load("run")
-    for change, told in (
+    for change, message in (
         (
             {"task": "toys:Grown"},
             "2 context dimensions and 3 parameters, but the task 'toys:Grown' with its options has 3",
@@ -230,16 +297,16 @@ def test_a_library_that_does_not_fit_its_task_any_more(capsys: pytest.CaptureFix
     ):
         replace(library, metadata={**library.metadata, **change}).save("changed.safetensors")
         assert main(["eval", "changed.safetensors"]) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
-def test_weights_that_cost_success_are_told() -> None:
+def test_a_weight_stage_that_costs_success_gets_a_warning() -> None:
     run = Run.create(Path("run"), RunConfig("toys:Unimodal", {}, "svsl", SVSLConfig(), 0))
-    assert lost_by_weights(run) is None
+    assert weight_stage_warning(run) is None
     run.append_metrics({"components": 2, "success_rate": 0.64})
     run.append_metrics({"components": 2, "success_rate": 0.62})
-    assert lost_by_weights(run) is None
+    assert weight_stage_warning(run) is None
     run.append_metrics({"components": 1, "success_rate": 0.28})
-    told = lost_by_weights(run)
-    assert told is not None
-    assert "left 1 of 2 components, and success fell from 62% to 28% in tests: a larger --beta-weight" in told
+    warning = weight_stage_warning(run)
+    assert warning is not None
+    assert "kept 1 of 2 components, and success fell from 62% to 28% in tests: a larger --beta-weight" in warning

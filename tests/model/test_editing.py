@@ -141,7 +141,7 @@ def test_prune_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     small = SkillLibrary.load("small.safetensors")
     assert sorted(round(float(c.bias[0])) for c in small.components) == [-1, 1], "one of each way"
     assert main(["prune", "all.safetensors", "--out", "small.safetensors", "--max-components", "1"]) == 2
-    assert "small.safetensors is already there; choose another --out or --overwrite" in capsys.readouterr().err
+    assert "small.safetensors already exists; choose another --out or --overwrite" in capsys.readouterr().err
     flags = ["--out", "small.safetensors", "--max-components", "3", "--min-weight", "0.25", "--overwrite"]
     assert main(["prune", "all.safetensors", *flags, "--contexts", "20"]) == 0
     np.testing.assert_allclose(np.exp(SkillLibrary.load("small.safetensors").mixture.log_weights), [4 / 7, 3 / 7])
@@ -187,7 +187,7 @@ WRONG = {
     "merge one": (["merge", "x", "--out", "y"], "merge what? expected at least 2 libraries, got 1"),
     "merge no file": (["merge", "x", "y", "--out", "z"], "x is no run folder"),
     "export no out": (["export", "x"], "--out"),
-    "export onto a folder": (["export", "x", "--out", "."], ". is already there; choose another --out"),
+    "export onto a folder": (["export", "x", "--out", "."], ". already exists; choose another --out"),
 }
 
 

@@ -252,7 +252,7 @@ def test_what_cannot_be_extended_gets_one_line(capsys: pytest.CaptureFixture[str
     run = Run.create(Path("half"), RunConfig("toys:Unimodal", {}, "svsl", TINY, 0))
     trainer = Trainer(run)
     trainer.train(silent, stop=lambda: trainer.learner.milestone > 0)
-    assert "half is not finished; svsl resume half goes on" in error("half")
+    assert "half is not finished; resume it with svsl resume half" in error("half")
     assert Trainer(run).train(silent)
     assert "half holds the library to extend" in error("half", "--out", "half", "--overwrite")
     assert Run.open(Path("half")).finished

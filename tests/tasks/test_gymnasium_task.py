@@ -268,7 +268,7 @@ def test_ctrl_c_stops_cleanly_and_leaves_no_process() -> None:
         # a worker that survives holds stderr open, and this times out
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert "stopped and saved; svsl resume cut" in errors
+    assert "stopped and saved; svsl resume cut continues" in errors
     assert "Traceback" not in errors
 
 

@@ -1,1 +1,1 @@
-"""Speed, and the slow reference it is measured against."""
+"""Benchmarks, and the slow reference they compare with."""

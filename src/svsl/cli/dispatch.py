@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from svsl.cli.parsing import first_line
 from svsl.errors import SvslError, complain
 from svsl.model.version import __version__
 
+# in the order of `svsl --help`; `svsl NAME` is the module `svsl.cli.commands.NAME`, its `Options` and its `main`
 COMMANDS = (
     "train", "resume", "extend", "eval", "plot", "compare", "reproduce", "view", "video",
     "prune", "merge", "export", "bench", "tasks", "check-task",
@@ -19,14 +21,14 @@ COMMANDS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit code (2 for anything the user can mend)."""
+    """Runs one command; returns the exit code, 2 for anything the user can fix."""
     args = list(sys.argv[1:] if argv is None else argv)
-    sys.path.insert(0, os.getcwd())  # a user's `module:factory` lies in the current directory
+    sys.path.insert(0, os.getcwd())  # where a user's `module:factory` is
     try:
         return _dispatch(args)
     except SvslError as error:
         return complain(str(error))
-    except BrokenPipeError:  # the reader of a pipe went away
+    except BrokenPipeError:  # the reader of a pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -44,7 +46,9 @@ def _dispatch(args: list[str]) -> int:
         print(f"svsl {__version__}")
         return 0
     if name not in COMMANDS:
-        raise SvslError(f"unknown command {name!r}; commands: {', '.join(COMMANDS)}")
+        close_matches = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {close_matches[0]}?" if close_matches else f"commands: {', '.join(COMMANDS)}"
+        raise SvslError(f"unknown command {name!r}; {hint}")
     code: int = _module(name).main(args[1:])
     return code
 
@@ -56,6 +60,5 @@ def _module(command: str) -> ModuleType:
 def _overview() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {first_line(_module(name).Options)}" for name in COMMANDS]
-    return "\n".join(
-        ["usage: svsl COMMAND ...", "", *lines, "", "svsl COMMAND --help tells more; svsl --version the version"]
-    )
+    footer = "svsl COMMAND --help shows the flags of a command, svsl --version the version."
+    return "\n".join(["usage: svsl COMMAND ...", "", *lines, "", footer])

@@ -1,14 +1,16 @@
-"""What commands share: flags become a dataclass, a user's mistake one line."""
+"""Parsing shared by all commands: flags become a dataclass, a user's mistake one line."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
 import io
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from types import MappingProxyType
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
@@ -19,45 +21,104 @@ Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME")]
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
+_CONFIG = (tyro.conf.OmitArgPrefixes,)
+
 
 def first_line(documented: object) -> str:
-    """The first line of a docstring."""
+    """Returns the first line of a docstring."""
     return (inspect.getdoc(documented) or "").partition("\n")[0]
 
 
-def parse(kind: Callable[..., T], args: list[str], prog: str) -> T:
-    """Parses flags with tyro; a mistake becomes one line instead of its box."""
-    errors = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(errors):
-            return tyro.cli(kind, args=args, prog=prog, config=(tyro.conf.OmitArgPrefixes,))
-    except SystemExit as stop:
-        if stop.code in (0, None):
-            raise
-        raise SvslError(f"{_first_paragraph(errors.getvalue())}; {prog} --help lists the flags") from None
+def parse(
+    kind: Callable[..., T], args: Sequence[str], prog: str, old_names: Mapping[str, str] = MappingProxyType({})
+) -> T:
+    """Parses flags with tyro; a mistake is reported in one line instead of tyro's box.
+
+    `old_names` maps former names of settings, which are accepted as well, to their names.
+    """
+    with _one_line_errors(prog):
+        return tyro.cli(kind, args=_with_new_names(args, old_names), prog=prog, config=_CONFIG)
+
+
+def parse_known(kind: Callable[..., T], args: Sequence[str], prog: str) -> T:
+    """Parses only the flags of `kind`; all others, including `--help`, are left for a later `parse`."""
+    with _one_line_errors(prog):
+        return tyro.cli(kind, args=args, prog=prog, config=_CONFIG, add_help=False, return_unknown_args=True)[0]
+
+
+def split_first(
+    args: Sequence[str], prog: str, complaint: str, help_flags: Callable[[], Callable[..., Any]]
+) -> tuple[str, list[str]]:
+    """Splits off the argument that decides which flags exist, and so must come before them.
+
+    Args:
+        args: All arguments of the command.
+        prog: The command and the argument's name, such as `svsl train TASK`.
+        complaint: The error message if the first argument is a flag or missing.
+        help_flags: Creates the flags that `--help` shows without that argument.
+
+    Raises:
+        SvslError: If the first argument is a flag or missing.
+    """
+    if args and not args[0].startswith("-"):
+        return args[0], list(args[1:])
+    if not {"-h", "--help"}.isdisjoint(args):
+        parse(help_flags(), ["--help"], prog)
+    raise SvslError(complaint)
+
+
+def require_at_least(low: int, **settings: float | None) -> None:
+    """Rejects settings below `low`; None is accepted.
+
+    Raises:
+        SvslError: If a setting is below `low` or NaN.
+    """
+    for name, value in settings.items():
+        if value is not None and not value >= low:  # true for NaN
+            raise SvslError(f"setting {name}: expected at least {low}, got {value}")
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
-    """Says so before any work is done if a file is in the way.
+    """Rejects an output file that exists, before any work is done.
 
     Raises:
-        SvslError: If `path` is there and may not be replaced.
+        SvslError: If `path` exists and must not be replaced.
     """
     if path.is_dir() or (path.exists() and not overwrite):
-        raise SvslError(f"{path} is already there; choose another --out" + ("" if path.is_dir() else " or --overwrite"))
+        raise SvslError(f"{path} already exists; choose another --out" + ("" if path.is_dir() else " or --overwrite"))
 
 
-def _first_paragraph(box: str) -> str:
-    """The message of a framed error text, and its suggestion if it has one."""
-    paragraphs, current = [], list[str]()
-    for line in [*box.splitlines(), "──"]:
-        text = line.strip(" │")
-        if text.startswith(("─", "╭", "╰")):
-            paragraphs.append(" ".join(current))
-            current = []
-        else:
-            current.append(text)
-    filled = [p for p in paragraphs if p]
-    hint = next((" (" + p.split("(default")[0].strip() + ")" for p in filled if p.startswith("Perhaps")), "")
-    message = filled[0] if filled else "wrong arguments"
-    return re.sub(r"^Error parsing \w+: ", "", message) + hint
+def _with_new_names(args: Sequence[str], old_names: Mapping[str, str]) -> list[str]:
+    """Returns the arguments with the flags of renamed settings replaced."""
+
+    def new_name(flag: re.Match[str]) -> str:
+        new = old_names.get(flag[2].replace("-", "_"))
+        return flag[0] if new is None else flag[1] + new.replace("_", "-")
+
+    return [re.sub(r"^(--(?:no-)?)([\w-]+)", new_name, word) for word in args]
+
+
+@contextlib.contextmanager
+def _one_line_errors(prog: str) -> Iterator[None]:
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            yield
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise SvslError(f"{_summary(errors.getvalue())}; {prog} --help lists the flags") from None
+
+
+def _summary(box: str) -> str:
+    """Returns the message of one of tyro's framed error texts, with the flags it suggests."""
+    lines = [line.strip(" │") for line in box.strip().splitlines()]
+    parts = itertools.groupby(lines, lambda line: re.fullmatch("[╭╰].*|[─-]+", line) is not None)
+    groups = [list(group) for is_rule, group in parts if not is_rule]
+    if not box.startswith("╭"):  # without UTF-8 the title is not in the frame but the first group
+        groups = groups[1:]
+    message, *others = groups or [["wrong arguments"]]
+    suggestions = [group for group in others if group[0].startswith(("Perhaps you meant", "Arguments similar"))]
+    close_matches = [line.split()[0] for group in suggestions for line in group if line.startswith("--")]
+    hint = f" (did you mean {' or '.join(close_matches)}?)" if close_matches else ""
+    return re.sub(r"^Error parsing (\w+: )?", "", " ".join(message)).strip(" .") + hint

@@ -9,24 +9,32 @@ from svsl.runs.config import EVAL_STREAM, import_ppo
 from svsl.runs.folder import Run
 from svsl.runs.sources import seed_of, task_of
 from svsl.runs.training import numeric_settings
+from svsl.tasks.base import Task
 
 
-def evaluate_run(run: Run, contexts: int = 2000, workers: int | None = None) -> dict[str, object]:
-    """All numbers of what a run has learned so far."""
+def evaluate_run(
+    run: Run, contexts: int = 2000, workers: int | None = None, task: Task | None = None
+) -> dict[str, object]:
+    """All numbers of what a run has learned so far; `task` is the run's, made here by default."""
     if not run.config.step_based:
-        return evaluation(run.load_library(), run, contexts, workers)
+        return evaluation(run.load_library(), run, contexts, workers, task)
     result: dict[str, object] = import_ppo().evaluation(run, contexts, workers)
     return result
 
 
 def evaluation(
-    library: SkillLibrary, run: Run | None, contexts: int = 2000, workers: int | None = None
+    library: SkillLibrary,
+    run: Run | None,
+    contexts: int = 2000,
+    workers: int | None = None,
+    task: Task | None = None,
 ) -> dict[str, object]:
     """All numbers of a library; a run adds how far it is and how long it took."""
     told, metrics = library.metadata, run.read_metrics() if run else []
     seed = seed_of(library)
     with numeric_settings():
-        numbers = evaluate(library, task_of(library, workers), stream(seed, EVAL_STREAM), contexts)
+        task = task_of(library, workers) if task is None else task
+        numbers = evaluate(library, task, stream(seed, EVAL_STREAM), contexts)
     return {
         "task": told["task"],
         "learner": told.get("learner"),

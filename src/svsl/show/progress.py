@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a live display on a terminal, plain lines elsewhere."""
+"""Progress of training: a live display on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Self, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from svsl.experiments.reproduction import Job, overall
+from svsl.runs.folder import MetricsRow
 from svsl.runs.training import Status
 
 _LINE_EVERY_S = 5.0
@@ -24,12 +27,12 @@ _OVERVIEW_EVERY_S = 30.0
 
 
 class _Display:
-    """What shows something live on a terminal and in a few lines elsewhere; a context manager.
+    """A context manager with a live display on a terminal; elsewhere it leaves `_live` None.
 
     Args:
-        title: What is shown.
+        title: Name of what is shown.
         quiet: Show nothing at all.
-        file: Where to; standard error unless told.
+        file: Output (default: standard error).
     """
 
     def __init__(self, title: str, quiet: bool = False, file: TextIO | None = None) -> None:
@@ -52,21 +55,31 @@ class _Display:
 
 
 class ProgressDisplay(_Display):
-    """Shows each `Status` it is called with."""
+    """Shows each `Status` it is called with; without a terminal, one line after a test, at most every few seconds."""
 
-    _printed_row = -1.0
+    def __init__(self, title: str, quiet: bool = False, file: TextIO | None = None) -> None:
+        super().__init__(title, quiet, file)
+        self._printed_test: MetricsRow | None = None
+        name = TextColumn("{task.description}", style="bold", markup=False)
+        position = TextColumn("{task.fields[position]}")
+        self._bar = Progress(name, BarColumn(30), TaskProgressColumn(), position, auto_refresh=False)
+        self._bar.add_task(title, total=1.0, position="")
 
     def __call__(self, status: Status) -> None:
-        """Shows where the run stands."""
+        """Shows the current state of the run."""
         if self.quiet:
             return
         if self._live is not None:
-            self._live.update(_panel(self.title, status), refresh=True)
+            position = "  ".join(_position(status))
+            self._bar.update(self._bar.task_ids[0], completed=status.progress.work, position=position)
+            lines = [Text("  ".join(_numbers(status)))]
+            if warnings := _warnings(status):
+                lines.append(Text("  ".join(warnings), style="yellow"))
+            self._live.update(Group(self._bar, *lines), refresh=True)
             return
-        now, row = time.monotonic(), float(status.test["milestone"]) if status.test else -1.0
-        last = status.progress.work >= 1
-        if row != self._printed_row and (last or now - self._printed_at > _LINE_EVERY_S):
-            self._printed_at, self._printed_row = now, row
+        now, last = time.monotonic(), status.progress.work >= 1
+        if status.test != self._printed_test and (last or now - self._printed_at > _LINE_EVERY_S):
+            self._printed_at, self._printed_test = now, status.test
             print(f"{self.title}: {describe(status)}", file=self._console.file, flush=True)
 
 
@@ -120,59 +133,28 @@ def _overview(title: str, work: float, words: Sequence[str], jobs: Sequence[Job]
 
 
 def describe(status: Status) -> str:
-    """The status as one line of plain text."""
+    """Returns the status as one line of plain text."""
+    return ", ".join([*_position(status), *_numbers(status), *_warnings(status)])
+
+
+def _position(status: Status) -> list[str]:
     p = status.progress
-    parts = [
-        *_component(status),
-        f"iteration {p.iteration}/{p.iterations}",
-        f"{_amount(status.episodes)} episodes ({_amount(status.episodes_per_s)}/s)",
-        f"newest {p.recent_return:.3g}",
-        *_test(status),
-        *_troubles(status),
-        f"elapsed {_duration(status.elapsed_s)}",
-        f"remaining {_duration(status.remaining_s)}",
-    ]
-    return ", ".join(parts)
+    component = [f"component {p.component}/{p.components}"] if p.components else []  # a policy has none
+    return [*component, f"iteration {p.iteration}/{p.iterations}"]
 
 
-def _panel(title: str, status: Status) -> Group:
-    p = status.progress
-    top = Table.grid(padding=(0, 2))
-    top.add_row(
-        Text(title, style="bold"),
-        ProgressBar(total=1.0, completed=p.work, width=30),
-        f"{p.work:.0%}",
-        *_component(status),
-        f"iteration {p.iteration}/{p.iterations}",
-    )
-    bottom = [
-        f"{_amount(status.episodes)} episodes, {_amount(status.episodes_per_s)}/s",
-        f"newest {'component ' if p.components else ''}{p.recent_return:.3g}",
-        *_test(status),
-        f"elapsed {_duration(status.elapsed_s)}",
-        f"remaining {_duration(status.remaining_s)}",
-    ]
-    lines: list[Table | Text] = [top, Text("  ".join(bottom))]
-    if troubles := _troubles(status):
-        lines.append(Text("  ".join(troubles), style="yellow"))
-    return Group(*lines)
+def _numbers(status: Status) -> list[str]:
+    test, recent_return = status.test, status.progress.recent_return
+    parts = [f"{_amount(status.episodes)} episodes ({_amount(status.episodes_per_s)}/s)"]
+    if math.isfinite(recent_return):
+        parts.append(f"recent return {recent_return:.3g}")
+    if test is not None:
+        components = f", {test['components']} components" if "components" in test else ""
+        parts.append(f"test return {test['return_mean']:.3f} (success {test['success_rate']:.0%}{components})")
+    return [*parts, f"elapsed {_duration(status.elapsed_s)}", f"remaining {_duration(status.remaining_s)}"]
 
 
-def _component(status: Status) -> list[str]:
-    """A step-based learner has no components."""
-    p = status.progress
-    return [f"component {p.component}/{p.components}"] if p.components else []
-
-
-def _test(status: Status) -> list[str]:
-    if status.test is None:
-        return []
-    row = status.test
-    components = f", {row['components']} components" if "components" in row else ""
-    return [f"test return {row['return_mean']:.3f} (success {row['success_rate']:.0%}{components})"]
-
-
-def _troubles(status: Status) -> list[str]:
+def _warnings(status: Status) -> list[str]:
     counts = {
         **status.progress.counts,
         "diverged simulations": status.diverged,
@@ -191,8 +173,4 @@ def _amount(value: float) -> str:
 
 
 def _duration(seconds: float) -> str:
-    if not math.isfinite(seconds):
-        return "?"
-    minutes, rest = divmod(int(seconds + 0.5), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    return str(timedelta(seconds=round(seconds))) if math.isfinite(seconds) else "?"

@@ -1,4 +1,4 @@
-"""Tables on the screen."""
+"""Tables for the terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rich.table import Table
 
 
 def print_table(table: Table) -> None:
-    """Prints a table, within the width of a terminal or, into a file or a pipe, as wide as it is."""
+    """Prints a table: as wide as the terminal, or as wide as it needs if the output is a file or a pipe."""
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, console.measure(table, options=console.options.update(width=10_000)).maximum)

@@ -10,22 +10,22 @@ from svsl.cli.parsing import Switch, parse
 
 @dataclass(frozen=True)
 class Options:
-    """Measure speed, as ratios against a straightforward reference of the same update."""
+    """Measure the speed of training, as ratios to straightforward implementations of the same updates."""
 
     json: Switch = False
     """Print one JSON object instead of tables."""
     full: Switch = False
-    """Also train the paper's whole planar reacher (about a minute of one core)."""
+    """Also train the paper's planar reacher in full size (about a minute on one core)."""
 
 
 def main(args: list[str]) -> int:
-    """Times the parts of training."""
+    """Measures the parts of training."""
     options = parse(Options, args, "svsl bench")
-    from svsl.bench import timing
+    from svsl.bench import suite
 
-    result = timing.run(options.full)
+    result = suite.run(options.full)
     if options.json:
         print(json.dumps(result))
     else:
-        timing.show(result)
+        suite.show(result)
     return 0

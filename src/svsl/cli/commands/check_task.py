@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, make_dataclass
 
-from svsl.cli.commands.train import split_task, task_flags
-from svsl.cli.parsing import parse
-from svsl.errors import SvslError
-from svsl.learners.registry import find_preset
+from svsl.cli.parsing import parse, split_first
+from svsl.cli.task_flags import task_option_flags
+from svsl.runs.config import preset_config
 from svsl.tasks.registry import make_task
 
 
 @dataclass(frozen=True)
 class Options:
-    """Tell what a learner would stumble over in a task of your own."""
+    """Report problems a learner would have with your own task."""
 
 
 def main(args: list[str]) -> int:
-    """Runs the checker on a task, with the options it takes."""
-    task, rest = split_task(args)
-    if task is None:
-        parse(Options, [word for word in rest if word in ("-h", "--help")], "svsl check-task TASK")
-        raise SvslError("check what? svsl check-task TASK, with a task's name, gym:ENV_ID or your own module:factory")
-    options = parse(task_flags(task, find_preset(task).task_options), rest, f"svsl check-task {task}")
+    """Checks a task with the given options."""
+    name, flags = split_first(
+        args,
+        "svsl check-task TASK",
+        "check what? TASK comes first: svsl check-task TASK [OPTIONS], with TASK a task's name, gym:ENV_ID or your own "
+        "module:factory",
+        lambda: Options,
+    )
+    kind, defaults = task_option_flags(name), preset_config(name, "svsl", None, {}, {}).task_options
+    group = [("task", kind, field(default_factory=lambda: defaults))]
+    options = parse(
+        make_dataclass("Flags", group, namespace={"__doc__": Options.__doc__}), flags, f"svsl check-task {name}"
+    )
     from svsl.tasks.check import check_task
 
-    findings = check_task(make_task(task, **vars(options)))
+    findings = check_task(make_task(name, **options.task))
     for finding in findings:
         print(f"{finding.verdict:8}{finding.text}")
     return 2 if any(f.verdict == "error" for f in findings) else 0

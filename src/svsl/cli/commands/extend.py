@@ -2,86 +2,83 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, make_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from svsl.cli.commands.resume import Work, work_on
-from svsl.cli.commands.train import task_flags
-from svsl.cli.parsing import Switch, first_line, parse
+from svsl.cli.parsing import Switch, first_line, parse, require_at_least, split_first
+from svsl.cli.task_flags import old_names, training_flags
+from svsl.cli.training import TrainingOptions, train_run
 from svsl.errors import SvslError
 from svsl.learners.registry import find_preset
 from svsl.learners.svsl_config import SVSLConfig
-from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
 from svsl.runs.sources import config_of, open_library
 
+_COMPONENTS = 10  # added by default
+
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Work):
+class Options(TrainingOptions):
     """Add components to a finished library, also on a changed task."""
 
     out: Path | None = None
     """Run folder of the extended library; default the old one's name with -extended."""
     seed: int | None = None
-    """All randomness of the run comes from it; default that of the library."""
+    """Seed of all randomness in the run; default that of the library."""
     freeze: Switch = False
-    """Leave the old components' experts and contexts as they are; only their weights are learned again."""
+    """Keep the experts and contexts of the old components; only their weights are learned again."""
     test_contexts: int = 500
-    """Fresh contexts of the test after each component."""
+    """Number of new contexts per test, after each component."""
     overwrite: Switch = False
-    """Replace a run that is already there."""
+    """Replace an existing run."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.seed is not None and self.seed < 0:
-            raise SvslError(f"setting seed: expected at least 0, got {self.seed}")
-        if self.test_contexts < 1:
-            raise SvslError(f"setting test_contexts: expected at least 1, got {self.test_contexts}")
+        require_at_least(0, seed=self.seed)
+        require_at_least(1, test_contexts=self.test_contexts)
 
 
 def main(args: list[str]) -> int:
-    """Extends a library; its task and its settings are the defaults of the further flags."""
-    if not args or args[0].startswith("-"):
-        flags = make_dataclass(
-            "Extend",
-            [("run", Options, field(default=Options())), ("settings", SVSLConfig, field(default=SVSLConfig(10)))],
-            namespace={"__doc__": f"{first_line(Options)}\n\nFurther flags are the options of the library's task."},
-        )
-        parse(flags, [a for a in args if a in ("-h", "--help")], "svsl extend RUN_OR_NAME")
-        raise SvslError("extend what? svsl extend RUN_OR_NAME --components 10, the library first")
-    source = args[0]
+    """Extends a library; its task options and settings are the defaults of the flags."""
+    help_text = f"{first_line(Options)}\n\nFurther flags are the options of the library's task."
+    source, flags = split_first(
+        args,
+        "svsl extend RUN_OR_NAME",
+        f"extend what? RUN_OR_NAME comes first: svsl extend RUN_OR_NAME --components {_COMPONENTS}",
+        lambda: training_flags(Options(), SVSLConfig(_COMPONENTS), None, {}, help_text),
+    )
     base, old_run = open_library(source)
     if old_run is not None and not old_run.finished:
-        raise SvslError(f"{source} is not finished; svsl resume {source} goes on, then it can be extended")
+        raise SvslError(f"{source} is not finished; resume it with svsl resume {source}, then extend it")
     old = config_of(base, old_run)
-    # a library of another learner is extended by SVSL all the same: a learner only needs its components
+    # SVSL extends the library of any learner: it only needs its components
     settings = old.settings if isinstance(old.settings, SVSLConfig) else find_preset(old.task).settings
     assert isinstance(settings, SVSLConfig)
-    task_options = task_flags(old.task, old.task_options)
-    everything = make_dataclass(
-        "Extend",
-        [
-            ("run", Options, field(default=Options())),
-            ("settings", SVSLConfig, field(default=replace(settings, components=10))),
-            ("task", task_options, field(default=task_options())),
-        ],
-        namespace={"__doc__": f"Adds components to the library of {source}, on {old.task} as it was or changed."},
-    )
-    options = parse(everything, args[1:], f"svsl extend {source}")
+    description = f"Adds components to the library of {source}, on {old.task} as it was or changed."
+    own_settings = replace(settings, components=_COMPONENTS)
+    kind = training_flags(Options(), own_settings, old.task, old.task_options, description)
+    options = parse(kind, flags, f"svsl extend {source}", old_names(settings))
     run: Options = options.run
-    seed = old.seed if run.seed is None else run.seed
-    config = RunConfig(
-        old.task, vars(options.task), "svsl", options.settings, seed, run.test_contexts, source, run.freeze
+    config = replace(
+        old,
+        task_options=options.task,
+        learner="svsl",
+        settings=options.settings,
+        seed=old.seed if run.seed is None else run.seed,
+        test_contexts=run.test_contexts,
+        extends=source,
+        freeze=run.freeze,
     )
-    config.make_learner(config.make_task(), base)  # an impossible configuration is refused before a folder is made
+    task = config.make_task(run.workers)
+    config.make_learner(task, base)  # rejects an invalid configuration before the folder is created
     folder = run.out or _default_folder(source, old_run)
     if old_run is not None and folder.resolve() == old_run.folder.resolve():
         raise SvslError(f"{folder} holds the library to extend; choose another --out")
-    return work_on(run, config, lambda: Run.create(folder, config, run.overwrite, base))
+    return train_run(run, config, task, lambda: Run.create(folder, config, run.overwrite, base))
 
 
 def _default_folder(source: str, run: Run | None) -> Path:
-    """`RUN-extended` beside the run, or in `runs` for a file or a shipped library."""
+    """Returns `RUN-extended` beside the run, or in `runs` for a file or a shipped library."""
     if run is not None:
         folder = run.folder if run.folder.name not in ("", "..") else run.folder.resolve()
         return folder.with_name(folder.name + "-extended")

@@ -10,12 +10,13 @@ from svsl.tasks.registry import REGISTRY, task_factory
 
 @dataclass(frozen=True)
 class Options:
-    """List the tasks that come with the library."""
+    """List the tasks that come with svsl."""
 
 
 def main(args: list[str]) -> int:
     """Lists the tasks."""
     parse(Options, args, "svsl tasks")
+    width = max(map(len, REGISTRY))
     for name in REGISTRY:
-        print(f"{name}  {first_line(task_factory(name))}")
+        print(f"{name:{width}}  {first_line(task_factory(name))}")
     return 0

@@ -2,143 +2,97 @@
 
 from __future__ import annotations
 
-import difflib
-import functools
-import inspect
-import operator
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Any
 
-import docstring_parser
-import tyro
-
-from svsl.cli.commands.resume import Work, work_on
-from svsl.cli.parsing import Switch, parse
-from svsl.errors import SvslError
+from svsl.cli.parsing import Switch, parse, parse_known, require_at_least, split_first
+from svsl.cli.task_flags import old_names, task_option_flags, training_flags
+from svsl.cli.training import TrainingOptions, train_run
 from svsl.learners.registry import LEARNERS, PRESETS, find_preset
-from svsl.runs.config import RunConfig
+from svsl.runs.config import RunConfig, preset_config
 from svsl.runs.folder import Run
-from svsl.tasks.registry import REGISTRY, task_factory
+from svsl.tasks.registry import REGISTRY
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Work):
+class Method:
+    """What decides, together with the task, which settings exist and what their defaults are."""
+
+    learner: str = "svsl"
+    """Learning method; it decides which settings follow."""
+    preset: str | None = None
+    """Named set of defaults for the settings; default the task's first (the paper's)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Method, TrainingOptions):
     """Train a skill library on a task and draw its figures."""
 
     out: Path | None = None
     """Run folder; default runs/TASK-seedN."""
     seed: int = 0
-    """All randomness of the run comes from it."""
-    learner: str = "svsl"
-    """The method; it decides which further settings there are."""
-    preset: str | None = None
-    """A named set of defaults for the further settings; default the task's first (the paper's)."""
+    """Seed of all randomness in the run."""
     test_contexts: int = 500
-    """Fresh contexts of the test after each component."""
+    """Number of new contexts per test, after each component."""
     overwrite: Switch = False
-    """Replace a run that is already there."""
+    """Replace an existing run."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.seed < 0:
-            raise SvslError(f"setting seed: expected at least 0, got {self.seed}")
-        if self.test_contexts < 1:
-            raise SvslError(f"setting test_contexts: expected at least 1, got {self.test_contexts}")
+        require_at_least(0, seed=self.seed)
+        require_at_least(1, test_contexts=self.test_contexts)
 
 
 def main(args: list[str]) -> int:
-    """Trains; the task and the learner decide which flags there are beside those of `Options`."""
-    task, rest = split_task(args)
-    learner = _flag_value(rest, "--learner") or "svsl"
-    preset_name = _flag_value(rest, "--preset")
-    preset = find_preset(task or "", learner, preset_name, _told(rest))
-    settings = preset.settings
-    task_options = task_flags(task, preset.task_options) if task else make_dataclass("TaskOptions", [], frozen=True)
-    everything = make_dataclass(
-        "Train",
-        [
-            ("run", Options, field(default=Options(learner=learner, preset=preset_name))),
-            ("settings", type(settings), field(default=settings)),
-            ("task", task_options, field(default=task_options())),
-        ],
-        namespace={"__doc__": f"Trains a skill library on {task or 'a task'} and draws its figures.{_choices(task)}"},
+    """Trains; the task, its options, the learner and the preset decide which flags and defaults there are."""
+    task_name, flags = split_first(
+        args,
+        "svsl train TASK",
+        "train what? TASK comes first: svsl train TASK [OPTIONS], with TASK one of "
+        f"{', '.join(REGISTRY)}, gym:ENV_ID or your own module:factory",
+        lambda: _help_flags(args),
     )
-    options = parse(everything, rest, f"svsl train {task or 'TASK'}")
-    if task is None:
-        raise SvslError(
-            f"train what? svsl train TASK, with one of {', '.join(REGISTRY)}, gym:ENV_ID or your own module:factory"
-        )
+    method, defaults = _defaults(task_name, flags)
+    own = Options(learner=method.learner, preset=method.preset)
+    kind = training_flags(own, defaults.settings, task_name, defaults.task_options, _describe(task_name))
+    options = parse(kind, flags, f"svsl train {task_name}", old_names(defaults.settings))
     run: Options = options.run
-    config = RunConfig(task, vars(options.task), learner, options.settings, run.seed, run.test_contexts)
-    config.check()  # an impossible configuration is refused before a folder is made
-    file_name = re.sub(r"[^-.\w]+", ".", task)
+    config = replace(
+        defaults,
+        task_options=options.task,
+        settings=options.settings,
+        seed=run.seed,
+        test_contexts=run.test_contexts,
+    )
+    task = config.make_task(run.workers)
+    config.check(task)  # rejects an invalid configuration before the folder is created
+    file_name = re.sub(r"[^-.\w]+", ".", task_name)
     folder = run.out or Path("runs") / f"{file_name}-seed{run.seed}"
-    return work_on(run, config, lambda: Run.create(folder, config, run.overwrite))
+    return train_run(run, config, task, lambda: Run.create(folder, config, run.overwrite))
 
 
-def _choices(task: str | None) -> str:
-    """The learners and their presets, in words."""
+def _defaults(task: str, flags: list[str]) -> tuple[Method, RunConfig]:
+    """Returns the learner and preset among the flags, and the configuration they and the task's options select."""
+    first = make_dataclass("First", [("method", Method), ("task", task_option_flags(task, Options))])
+    chosen: Any = parse_known(first, flags, f"svsl train {task}")
+    method: Method = chosen.method
+    return method, preset_config(task, method.learner, method.preset, chosen.task, {})
+
+
+def _help_flags(args: list[str]) -> type[Any]:
+    """Returns the flags of `svsl train --help`, without a task."""
+    method = parse_known(Method, args, "svsl train TASK")
+    settings = find_preset("", method.learner).settings
+    return training_flags(Options(learner=method.learner), settings, None, {}, _describe(None))
+
+
+def _describe(task: str | None) -> str:
+    """Returns what the command does, and the learners with their presets."""
     presets = {learner: ", ".join(PRESETS.get((task or "", learner), {"default": None})) for learner in LEARNERS}
-    told = "; ".join(f"{learner} ({names})" for learner, names in presets.items())
-    return f"\n\nLearners, with their presets for the task: {told}."
-
-
-def split_task(args: list[str]) -> tuple[str | None, list[str]]:
-    """Finds TASK among the arguments: if it can, not what is the value of a flag."""
-
-    def may_be_value(position: int) -> bool:
-        before = args[position - 1] if position else ""
-        return before.startswith("--") and "=" not in before and before not in ("--quiet", "--overwrite")
-
-    named = [p for p, word in enumerate(args) if word in REGISTRY or (":" in word and not word.startswith("-"))]
-    if named:
-        position = min(named, key=lambda p: (may_be_value(p), args[p] not in REGISTRY))
-        return args[position], args[:position] + args[position + 1 :]
-    for position, word in enumerate(args):
-        near = difflib.get_close_matches(word, REGISTRY, n=1)
-        if (position == 0 and not word.startswith("-")) or (near and not may_be_value(position)):
-            task_factory(word)  # says which tasks there are
-    return None, args
-
-
-def _flag_value(args: list[str], flag: str) -> str | None:
-    for position, word in enumerate(args):
-        if word.startswith(flag + "="):
-            return word.partition("=")[2]
-        if word == flag and position + 1 < len(args):
-            return args[position + 1]
-    return None
-
-
-def _told(args: list[str]) -> dict[str, object]:
-    """The values of all flags that are given, by the names of their settings."""
-    flags = {word.partition("=")[0] for word in args if word.startswith("--")}
-    return {flag.removeprefix("--").replace("-", "_"): _flag_value(args, flag) for flag in flags}
-
-
-def task_flags(task: str, defaults: Mapping[str, object]) -> type[Any]:
-    """A dataclass of the options the task's factory takes, documented by its docstring."""
-    factory = task_factory(task)
-    function = factory.func if isinstance(factory, functools.partial) else factory
-    hints = get_type_hints(function.__init__ if inspect.isclass(function) else function)
-    documents = {p.arg_name: p.description for p in docstring_parser.parse(inspect.getdoc(function) or "").params}
-    fields: list[tuple[str, Any, Any]] = []
-    for name, parameter in inspect.signature(factory).parameters.items():
-        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
-            continue
-        if parameter.default is parameter.empty:
-            raise SvslError(f"task {task!r}: its option {name!r} has no default, so the command line cannot make it")
-        kind: Any = _without_functions(hints.get(name, type(parameter.default)))
-        described = Annotated[kind, tyro.conf.arg(help=documents.get(name) or "Option of the task.")]
-        fields.append((name, described, field(default=defaults.get(name, parameter.default))))
-    return make_dataclass("TaskOptions", fields, frozen=True)
-
-
-def _without_functions(kind: Any) -> Any:
-    """What a command line can give of a union of types: all but functions."""
-    members = get_args(kind)
-    kept = tuple(member for member in members if get_origin(member) is not Callable)
-    return functools.reduce(operator.or_, kept) if kept and kept != members else kind
+    listed = "; ".join(f"{learner} ({names})" for learner, names in presets.items())
+    return (
+        f"Trains a skill library on {task or 'a task'} and draws its figures.\n\n"
+        f"Learners, with their presets for the task: {listed}."
+    )

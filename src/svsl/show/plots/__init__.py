@@ -28,13 +28,13 @@ from svsl.show.plots.skills import (
     snapshots_figure,
 )
 from svsl.show.plots.style import save_figure
-from svsl.tasks.base import place_of
+from svsl.tasks.base import Task, place_of
 from svsl.tasks.planar_reacher import PlanarReacher
 from svsl.tasks.reacher5 import Reacher5
 from svsl.tasks.simulated import SimulatedTask
 
 
-def plot_run(run: Run, folder: Path | None = None) -> list[Path]:
+def plot_run(run: Run, folder: Path | None = None, task: Task | None = None) -> list[Path]:
     """Draws every figure that fits the run's task, into its own folder unless told, and returns their paths.
 
     Raises:
@@ -44,7 +44,7 @@ def plot_run(run: Run, folder: Path | None = None) -> list[Path]:
     drawn = _save({"learning": partial(learning_figure, metrics, run.config.step_based)}, folder) if metrics else []
     if not run.config.step_based:
         try:
-            drawn += plot_library(run.load_library(), folder)
+            drawn += plot_library(run.load_library(), folder, task)
         except SvslError as error:
             if not drawn:
                 raise
@@ -54,13 +54,13 @@ def plot_run(run: Run, folder: Path | None = None) -> list[Path]:
     return drawn
 
 
-def plot_library(library: SkillLibrary, folder: Path) -> list[Path]:
+def plot_library(library: SkillLibrary, folder: Path, task: Task | None = None) -> list[Path]:
     """Draws every figure that fits a library's task and returns their paths.
 
     Raises:
         SvslError: If the library does not say which task that is.
     """
-    task, seed = task_of(library), seed_of(library)
+    task, seed = task_of(library) if task is None else task, seed_of(library)
     figures: dict[str, Callable[..., Figure]] = {"contexts": contexts_figure, "success": success_figure}
     if isinstance(task, PlanarReacher):
         figures["postures"] = postures_figure

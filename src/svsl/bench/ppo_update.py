@@ -1,0 +1,61 @@
+"""PPO's update in NumPy beside `stable_baselines3.PPO.train`: the reason the former exists."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from importlib.util import find_spec
+from typing import TypedDict
+
+from svsl.bench import clock
+from svsl.learners.ppo.config import PPOConfig
+from svsl.learners.ppo.update import update
+from svsl.model.random import stream
+
+_STEPS = 2048  # of the rollout; a multiple of the batch
+
+
+class PPOTiming(TypedDict):
+    """Milliseconds of a gradient step on the same rollout."""
+
+    batch: int
+    step_ms: float
+    stable_baselines3_step_ms: float
+    ratio: float
+
+
+def time_ppo_update() -> PPOTiming | None:
+    """Times both updates on one rollout of the reacher; None where the extra `svsl[ppo]` is not installed."""
+    if find_spec("torch") is None or find_spec("stable_baselines3") is None:
+        return None
+    import torch
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.logger import Logger
+
+    from svsl.environments.reacher5 import Reacher5Env
+    from svsl.learners.ppo.trainer import rollout_of, share_parameters
+
+    config, threads = PPOConfig(), torch.get_num_threads()
+    torch.set_num_threads(1)  # as in training
+    model = PPO(
+        "MlpPolicy",
+        Reacher5Env("dense"),
+        learning_rate=config.learning_rate,
+        n_steps=_STEPS,
+        batch_size=config.batch,
+        n_epochs=1,
+        clip_range=config.clip,
+        policy_kwargs={"net_arch": list(config.hidden)},
+        seed=0,
+        device="cpu",
+    )
+    model.set_logger(Logger(None, []))
+    _, callback = model._setup_learn(_STEPS)
+    model.collect_rollouts(model.env, callback, model.rollout_buffer, _STEPS)
+    rollout, steps = rollout_of(model.rollout_buffer), _STEPS // config.batch
+    networks, rng = share_parameters(copy.deepcopy(model.policy)), stream(0, 6)
+    fast = partial(update, batch=config.batch, epochs=1, learning_rate=config.learning_rate, clip=config.clip)
+    ours = clock.best_ms(lambda: fast(networks, rollout, rng), 3) / steps
+    theirs = clock.best_ms(model.train, 1) / steps
+    torch.set_num_threads(threads)
+    return {"batch": config.batch, "step_ms": ours, "stable_baselines3_step_ms": theirs, "ratio": theirs / ours}

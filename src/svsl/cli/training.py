@@ -1,0 +1,104 @@
+"""Training a run from the command line, shared by `svsl train`, `svsl resume` and `svsl extend`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from svsl.cli.commands.eval import show_evaluation
+from svsl.cli.parsing import Switch, require_at_least
+from svsl.errors import complain
+from svsl.runs.config import RunConfig
+from svsl.runs.evaluation import evaluate_run
+from svsl.runs.folder import Run
+from svsl.tasks.base import Task
+
+_NOTABLE_LOSS = 0.05  # drop of the success rate that is worth a warning
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """How a run is trained; nothing here changes what it learns."""
+
+    quiet: Switch = False
+    """Show no progress and no results."""
+    checkpoint_s: float = 10.0
+    """Seconds between checkpoints."""
+    workers: int | None = None
+    """Threads or processes of a simulated task (default: all cores). The result does not depend on it."""
+    backend: Literal["local", "ray"] = "local"
+    """Where episodes run: on this machine, or spread over a Ray cluster."""
+    ray_address: str | None = None
+    """Address of the Ray cluster (default: the environment variable RAY_ADDRESS, or a new local Ray instance)."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, checkpoint_s=self.checkpoint_s, workers=self.workers)
+
+
+def train_run(options: TrainingOptions, config: RunConfig, task: Task, open_run: Callable[[], Run]) -> int:
+    """Trains a run until it is finished or Ctrl-C, then prints its evaluation and draws its figures.
+
+    Args:
+        options: How to train.
+        config: Configuration of the run.
+        task: The run's task, for training, evaluation and figures.
+        open_run: Opens or creates the run folder; called once the cluster, if there is one, is connected.
+
+    Returns:
+        The exit code.
+    """
+    from svsl.runs.training import make_trainer, stop_on_signals
+    from svsl.show.progress import ProgressDisplay
+
+    with _cluster_task(options, config) as remote:
+        run = open_run()
+        local = None if config.step_based else task  # a step-based learner simulates the task in its own way
+        trainer = make_trainer(run, options.checkpoint_s, options.workers, remote or local)
+        title = f"{config.task} seed {config.seed}"
+        with stop_on_signals() as stop, ProgressDisplay(title, options.quiet) as display:
+            finished = trainer.train(display, stop)
+    if not finished:
+        return complain(f"stopped and saved; svsl resume {run.folder} continues", code=130)
+    if not options.quiet:
+        _report(run, task)
+    return 0
+
+
+def weight_stage_warning(run: Run) -> str | None:
+    """Returns a warning if the library was clearly better before its weights were learned, None otherwise."""
+    if not getattr(run.config.settings, "weight_iterations", 0):
+        return None
+    before, after = ([None, None, *run.read_metrics()])[-2:]
+    if before is None or after is None or before["success_rate"] - after["success_rate"] < _NOTABLE_LOSS:
+        return None
+    return (
+        f"weights  learning them kept {after['components']} of {before['components']} components, and success fell "
+        f"from {before['success_rate']:.0%} to {after['success_rate']:.0%} in tests: a larger --beta-weight keeps more"
+    )
+
+
+@contextmanager
+def _cluster_task(options: TrainingOptions, config: RunConfig) -> Iterator[Task | None]:
+    """Yields the run's task with its episodes on a Ray cluster; None for a local run, which never imports Ray."""
+    if options.backend == "local":
+        yield None
+        return
+    from svsl.backends.ray_cluster import RayTask, connected
+
+    with connected(options.ray_address):
+        yield RayTask(config.task, config.task_options)
+
+
+def _report(run: Run, task: Task) -> None:
+    """Prints the evaluation, draws the figures and says where the results are."""
+    from svsl.show.plots import plot_run
+
+    show_evaluation(evaluate_run(run, task=task))
+    warning = weight_stage_warning(run)
+    if warning is not None:
+        print(warning)
+    for path in plot_run(run, task=task):
+        print(f"figure   {path}")
+    print(f"{run.product_path.stem:8} {run.product_path}")
