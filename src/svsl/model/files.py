@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,39 +16,7 @@ from safetensors.numpy import save
 
 from svsl.errors import SvslError
 
-try:
-    import fcntl
-except ImportError:  # Windows: no lock against two processes in one folder
-    fcntl = None  # type: ignore[assignment]
-
 _HEADER = "svsl"
-
-
-@contextlib.contextmanager
-def folder_lock(folder: Path, busy: str, wait_s: float = 0.0) -> Iterator[None]:
-    """Keeps a second process out of a folder for as long as this one lives, if the file system has locks.
-
-    Args:
-        folder: An existing folder.
-        busy: The message if another process has it.
-        wait_s: How long to wait for that one to end.
-
-    Raises:
-        SvslError: If another process has it.
-    """
-    until = time.monotonic() + wait_s
-    with open(folder / ".lock", "w") as file:
-        while fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise SvslError(busy) from None
-                time.sleep(0.2)
-            except OSError:  # a file system without locks, as some clusters have: like Windows
-                break
-        yield
 
 
 def write_bytes(path: Path, content: bytes) -> None:

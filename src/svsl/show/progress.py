@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -16,11 +14,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from svsl.experiments.reproduction import Job, overall
 from svsl.runs.training import Status
 
 _LINE_EVERY_S = 5.0
-_OVERVIEW_EVERY_S = 30.0
 
 
 class _Display:
@@ -68,55 +64,6 @@ class ProgressDisplay(_Display):
         if row != self._printed_row and (last or now - self._printed_at > _LINE_EVERY_S):
             self._printed_at, self._printed_row = now, row
             print(f"{self.title}: {describe(status)}", file=self._console.file, flush=True)
-
-
-class ReproductionDisplay(_Display):
-    """Shows how far all runs of an experiment are."""
-
-    def __init__(self, title: str, quiet: bool = False, file: TextIO | None = None) -> None:
-        super().__init__(title, quiet, file)
-        self._start: tuple[float, float, int] | None = None
-        self._printed_states = Counter[str]()
-
-    def __call__(self, jobs: Sequence[Job]) -> None:
-        """Shows where the runs stand; on a terminal always, elsewhere when one ends and now and then."""
-        now, work, episodes = time.monotonic(), overall(jobs), sum(job.episodes for job in jobs)
-        if self._start is None:
-            self._start = now, work, episodes
-        if self.quiet:
-            return
-        elapsed = now - self._start[0]
-        rate = (episodes - self._start[2]) / elapsed if elapsed > 0 else math.nan
-        remaining = elapsed * (1 - work) / (work - self._start[1]) if work > self._start[1] else math.nan
-        states = Counter[str](job.state for job in jobs)
-        restarts = sum(job.restarts for job in jobs)
-        counts = [f"{states[s]} {s}" for s in ("finished", "running", "waiting", "stopped", "failed") if states[s]]
-        words = [
-            f"{work:.0%}, {len(jobs)} runs: {', '.join(counts)}" + (f" ({restarts} restarts)" if restarts else ""),
-            f"{_amount(episodes)} episodes ({_amount(rate)}/s)",
-            f"elapsed {_duration(elapsed)}",
-            f"remaining {_duration(remaining)}",
-        ]
-        if self._live is not None:
-            self._live.update(_overview(self.title, work, words, jobs), refresh=True)
-            return
-        ended = {name: count for name, count in states.items() if name not in ("running", "waiting")}
-        quiet_s = 0.0 if sum(ended.values()) == len(jobs) else _LINE_EVERY_S
-        if now - self._printed_at > (quiet_s if ended != self._printed_states else _OVERVIEW_EVERY_S):
-            self._printed_at, self._printed_states = now, Counter(ended)
-            print(f"{self.title}: {', '.join(words)}", file=self._console.file, flush=True)
-
-
-def _overview(title: str, work: float, words: Sequence[str], jobs: Sequence[Job]) -> Group:
-    top = Table.grid(padding=(0, 2))
-    top.add_row(Text(title, style="bold"), ProgressBar(total=1.0, completed=work, width=40), words[0])
-    lines: list[Table | Text] = [top, Text("  ".join(words[1:]))]
-    rows = Table.grid(padding=(0, 2))
-    for job in (job for job in jobs if job.state in ("running", "failed")):
-        name = Text(job.run.folder.name, style="red" if job.state == "failed" else "")
-        told = job.message if job.state == "failed" else f"{job.work:.0%}  {_amount(job.episodes)} episodes"
-        rows.add_row(name, ProgressBar(total=1.0, completed=job.work, width=20), Text(told, overflow="ellipsis"))
-    return Group(*lines, rows)
 
 
 def describe(status: Status) -> str:

@@ -13,7 +13,7 @@ from svsl.learners.registry import find_preset
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
-from svsl.runs.sources import config_of, open_library
+from svsl.runs.sources import open_source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +50,11 @@ def main(args: list[str]) -> int:
         parse(flags, [a for a in args if a in ("-h", "--help")], "svsl extend RUN_OR_NAME")
         raise SvslError("extend what? svsl extend RUN_OR_NAME --components 10, the library first")
     source = args[0]
-    base, old_run = open_library(source)
+    opened = open_source(source)
+    base, old_run = opened.library, opened.run
     if old_run is not None and not old_run.finished:
         raise SvslError(f"{source} is not finished; svsl resume {source} goes on, then it can be extended")
-    old = config_of(base, old_run)
+    old = opened.config
     # a library of another learner is extended by SVSL all the same: a learner only needs its components
     settings = old.settings if isinstance(old.settings, SVSLConfig) else find_preset(old.task).settings
     assert isinstance(settings, SVSLConfig)

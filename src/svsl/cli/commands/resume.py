@@ -67,7 +67,8 @@ def episodes_on(backend: str, ray_address: str | None, config: RunConfig) -> Ite
     if backend == "local":
         yield None
         return
-    from svsl.backends.ray_cluster import RayTask, connected
+    from svsl.backends.ray_cluster import connected
+    from svsl.tasks.remote import RayTask
 
     with connected(ray_address):
         yield RayTask(config.task, config.task_options)
