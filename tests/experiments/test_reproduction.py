@@ -17,8 +17,8 @@ import pytest
 
 from svsl.cli import main
 from svsl.experiments.catalogue import EXPERIMENTS, Arm, Claim, Experiment, arm_config, plan, planned_episodes, seeds_of
-from svsl.experiments.report import mode_contexts, modes_seen
 from svsl.experiments.progress import ReproductionDisplay
+from svsl.experiments.report import mode_contexts, modes_seen
 from svsl.experiments.reproduction import Job, Reproduction, overall_progress
 from svsl.experiments.runner import run_jobs
 from svsl.learners.hireps import HiREPSConfig

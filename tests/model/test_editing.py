@@ -182,10 +182,10 @@ def test_a_table_is_read_back_exactly() -> None:
 WRONG = {
     "prune by what": (["prune", "x", "--out", "y"], "prune what? give --min-weight W"),
     "prune to nothing": (["prune", "x", "--out", "y", "--max-components", "0"], "max_components: expected at least 1"),
-    "prune what": (["prune", "x", "--out", "y", "--redundant"], "x is not a run folder, a library file or a shipped library"),
+    "prune what": (["prune", "x", "--out", "y", "--redundant"], "x is not a run folder, a library file"),
     "tolerance": (["prune", "x", "--out", "y", "--redundant", "--tolerance", "1"], "from 0 to below 1, got 1"),
     "merge one": (["merge", "x", "--out", "y"], "merge what? expected at least 2 libraries, got 1"),
-    "merge no file": (["merge", "x", "y", "--out", "z"], "x is not a run folder, a library file or a shipped library"),
+    "merge no file": (["merge", "x", "y", "--out", "z"], "x is not a run folder, a library file"),
     "export no out": (["export", "x"], "--out"),
     "export onto a folder": (["export", "x", "--out", "."], ". is already there; choose another --out"),
 }
