@@ -123,7 +123,7 @@ def test_bad_returns_count_as_the_worst_and_as_failures() -> None:
     assert (returns == task.penalty).sum() == 10
 
 
-def found(gating: list[list[float]], success: list[list[int]], **more: object) -> Repertoire:
+def repertoire_of(gating: list[list[float]], success: list[list[int]], **more: object) -> Repertoire:
     modes, paths = more.get("modes"), more.get("paths")
     return Repertoire(
         np.array(gating),
@@ -135,36 +135,36 @@ def found(gating: list[list[float]], success: list[list[int]], **more: object) -
 
 def test_behaviour_entropy_counts_modes_of_successes_only() -> None:
     modes = [["left", "right", "right"], ["left", "left", "right"]]
-    both = found([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]], [[1, 1, 1], [1, 1, 1]], modes=modes)
+    both = repertoire_of([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]], [[1, 1, 1], [1, 1, 1]], modes=modes)
     assert behaviour_entropy(both) == pytest.approx(1)
     # in the second context only one way succeeds; the first mixes 3 to 1
-    some = found([[0.6, 0.2, 0.2], [0.25, 0.25, 0.5]], [[1, 1, 0], [1, 1, 0]], modes=modes)
+    some = repertoire_of([[0.6, 0.2, 0.2], [0.25, 0.25, 0.5]], [[1, 1, 0], [1, 1, 0]], modes=modes)
     mixed = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25)) / np.log(2)
     assert behaviour_entropy(some) == pytest.approx(mixed / 2)
-    assert behaviour_entropy(found([[0.5, 0.5, 0.0]], [[1, 0, 0]], modes=modes[:1])) == 0
-    assert behaviour_entropy(found([[1.0]], [[1]])) is None
+    assert behaviour_entropy(repertoire_of([[0.5, 0.5, 0.0]], [[1, 0, 0]], modes=modes[:1])) == 0
+    assert behaviour_entropy(repertoire_of([[1.0]], [[1]])) is None
 
 
 def test_vendi_score_is_the_effective_number_of_different_paths() -> None:
     far, same = [[0.0, 0.0], [9.0, 9.0], [-9.0, 9.0]], [[1.0, 2.0]] * 3
     third = 1 / 3
-    assert vendi_score(found([[third] * 3], [[1, 1, 1]], paths=[far])) == pytest.approx(3)
-    assert vendi_score(found([[third] * 3], [[1, 1, 1]], paths=[same])) == pytest.approx(1)
-    assert vendi_score(found([[third] * 3], [[1, 1, 0]], paths=[far])) == pytest.approx(2)
+    assert vendi_score(repertoire_of([[third] * 3], [[1, 1, 1]], paths=[far])) == pytest.approx(3)
+    assert vendi_score(repertoire_of([[third] * 3], [[1, 1, 1]], paths=[same])) == pytest.approx(1)
+    assert vendi_score(repertoire_of([[third] * 3], [[1, 1, 0]], paths=[far])) == pytest.approx(2)
     # unequal shares: exp of the entropy of (0.9, 0.1)
     uneven = np.exp(-(0.9 * np.log(0.9) + 0.1 * np.log(0.1)))
-    assert vendi_score(found([[0.9, 0.1, 0.0]], [[1, 1, 1]], paths=[far])) == pytest.approx(uneven)
-    assert vendi_score(found([[third] * 3] * 2, [[1, 1, 1], [0, 0, 0]], paths=[far, far])) == pytest.approx(1.5)
+    assert vendi_score(repertoire_of([[0.9, 0.1, 0.0]], [[1, 1, 1]], paths=[far])) == pytest.approx(uneven)
+    assert vendi_score(repertoire_of([[third] * 3] * 2, [[1, 1, 1], [0, 0, 0]], paths=[far, far])) == pytest.approx(1.5)
     # two paths one unit apart: eigenvalues (1 +- exp(-1/2)) / 2
     low, high = (1 - np.exp(-0.5)) / 2, (1 + np.exp(-0.5)) / 2
-    near = found([[0.5, 0.5]], [[1, 1]], paths=[[[0.0, 0.0], [1.0, 1.0]]])
+    near = repertoire_of([[0.5, 0.5]], [[1, 1]], paths=[[[0.0, 0.0], [1.0, 1.0]]])
     assert vendi_score(near) == pytest.approx(np.exp(-(low * np.log(low) + high * np.log(high))))
 
 
 def test_success_without_top_takes_the_most_probable_component_away() -> None:
     gating = [[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]]
-    assert success_without_top(found(gating, [[1, 0, 1], [1, 0, 0]])) == pytest.approx((0.25 + 0.5) / 2)
-    assert success_without_top(found([[1.0]], [[1]])) == 0
+    assert success_without_top(repertoire_of(gating, [[1, 0, 1], [1, 0, 0]])) == pytest.approx((0.25 + 0.5) / 2)
+    assert success_without_top(repertoire_of([[1.0]], [[1]])) == 0
 
 
 def test_the_repertoire_runs_every_component_everywhere() -> None:

@@ -196,12 +196,12 @@ def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     groups = json.loads(capsys.readouterr().out)["groups"]
     assert [(g["label"], len(g["runs"]), g["unfinished"]) for g in groups] == [("svsl", 4, 1), ("hireps", 1, 0)]
     ours = [run_numbers(Run.open(Path(f"a{seed}")), 50)["return_mean"] for seed in range(3)]
-    found = groups[0]["metrics"]["return_mean"]
-    assert found["mean"] == pytest.approx(np.mean(np.array(ours, dtype=float)))
-    assert found["seeds"] == 3, "the unfinished run has no trained component"
+    summary = groups[0]["metrics"]["return_mean"]
+    assert summary["mean"] == pytest.approx(np.mean(np.array(ours, dtype=float)))
+    assert summary["seeds"] == 3, "the unfinished run has no trained component"
     assert groups[1]["metrics"]["return_mean"]["two_se"] is None
     table = list(csv.DictReader(io.StringIO(Path("table.csv").read_text())))
-    assert float(table[0]["mean"]) == found["mean"]
+    assert float(table[0]["mean"]) == summary["mean"]
     assert Path("curves.png").read_bytes().startswith(b"\x89PNG")
     assert main(command) == 0
     shown = capsys.readouterr().out
@@ -211,9 +211,9 @@ def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     assert "has no option 'reward'; its options: none" in capsys.readouterr().err
     assert main([*command, "--metrics", "speed"]) == 2
     assert "unknown metric 'speed'; these runs have" in capsys.readouterr().err
-    for out, told in (("x.foo", "ends in .png, .pdf, .svg,"), ("a0", "got the folder 'a0'")):
+    for out, message in (("x.foo", "ends in .png, .pdf, .svg,"), ("a0", "got the folder 'a0'")):
         assert main(["compare", "a0", "a1", "--contexts", "51", "--out", out]) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     kept = json.loads(Path("a0/evaluation.json").read_text())
     assert kept["made_for"]["contexts"] == 50, "refused before anything was evaluated"
     assert main(["compare"]) == 2

@@ -68,9 +68,8 @@ def write_report(reproduction: Reproduction, command: str) -> list[tuple[str, Pa
 
 
 def _learning(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
-    path = plot_learning(
-        groups, reproduction.folder / "figures" / "learning.png", panels=reproduction.experiment.panels
-    )
+    folder, panels = reproduction.folder, reproduction.experiment.panels
+    path = plot_learning(groups, folder / "figures" / "learning.png", panels=panels)
     return [(path, "Return and success on fresh contexts over episodes, executing component means.")], []
 
 
@@ -218,20 +217,14 @@ def _page(
     command: str,
 ) -> str:
     size = "the paper's size" if reproduction.scale == 1 else f"at {reproduction.scale:g} of the paper's size"
-    hint = (
-        ""
-        if reproduction.scale == 1
-        else " A small scale shows that everything works, not how well the methods perform."
-    )
+    hint = " A small scale shows that everything works, not how well." if reproduction.scale < 1 else ""
     failed = [job for job in reproduction.jobs if job.state == "failed"]
     body = [
         f"<h1>{html.escape(reproduction.experiment.title)}</h1>",
         f"<p>{reproduction.seeds} seeds of each method, {size}.{hint}</p>",
         *(f"<p class=failed>{html.escape(f'{j.run.folder.name} failed: {j.message}')}</p>" for j in failed),
         "<h2>The paper's claims and the results here</h2>",
-        _html_table(
-            [["the paper", "here: mean ± two standard errors"], *_claims(reproduction, groups, table)], raw=True
-        ),
+        _html_table(_claims(reproduction, groups, table), raw=True),
         "<h2>Figures</h2>" if figures else "",
         *(
             f'<figure><img src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}" '
@@ -258,7 +251,7 @@ def _html_table(rows: Sequence[Sequence[str]], raw: bool = False) -> str:
 
 
 def _claims(reproduction: Reproduction, groups: Sequence[Group], table: Table) -> list[list[str]]:
-    rows = []
+    rows = [["the paper", "here: mean ± two standard errors"]]
     for claim in reproduction.experiment.claims:
         lines = []
         for metric in claim.metrics:
@@ -276,7 +269,7 @@ def _numbers(groups: Sequence[Group], table: Table, metrics: Sequence[str]) -> l
 
 def _settings(reproduction: Reproduction) -> list[list[str]]:
     rows = [["method", "task", "learner", "settings"]]
-    for arm in reproduction.arms:
+    for arm in reproduction.experiment.arms:
         config = next(job.run.config for job in reproduction.jobs if job.arm is arm)
         settings = {**config.task_options, **asdict(config.settings)}
         text = ", ".join(f"{name} {json.dumps(value)}" for name, value in settings.items())

@@ -138,13 +138,9 @@ class Reproduction:
     @property
     def groups(self) -> list[Group]:
         """The finished runs of each arm."""
-        runs = {arm: [job.run for job in self.jobs if job.arm is arm and job.run.finished] for arm in self.arms}
+        arms = self.experiment.arms
+        runs = {arm: [job.run for job in self.jobs if job.arm is arm and job.run.finished] for arm in arms}
         return [Group(arm.label, tuple(members)) for arm, members in runs.items() if members]
-
-    @property
-    def arms(self) -> tuple[Arm, ...]:
-        """The arms of the comparison."""
-        return self.experiment.arms
 
     @property
     def contexts(self) -> int:

@@ -33,7 +33,7 @@ def evaluate_source(
         task: The task, if it already exists; by default it is created.
 
     Raises:
-        SvslError: If there is no library, or it does not fit its task.
+        SvslError: If nothing is trained yet, or the library does not fit its task.
     """
     run = source.run
     if run is not None and run.config.step_based:
