@@ -23,7 +23,7 @@ from svsl.experiments.catalogue import find_experiment
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.shipped import pretrained_names
 from svsl.runs.folder import Run
-from svsl.runs.sources import config_of
+from svsl.runs.sources import Source, config_of
 from svsl.runs.training import make_trainer
 
 ROOT = Path(__file__).parents[1]
@@ -98,7 +98,9 @@ def parse_only(words: Words, monkeypatch: pytest.MonkeyPatch) -> None:
     shipped = "beer-pong" if "beer-pong" in words else "planar-reacher"
     with monkeypatch.context() as patch:
         patch.setattr(tyro, "cli", cli)
-        patch.setattr("svsl.cli.commands.extend.open_library", lambda where: (load_pretrained(shipped), None))
+        patch.setattr(
+            "svsl.cli.commands.extend.open_source", lambda where: Source(where, loaded=load_pretrained(shipped))
+        )
         try:
             code = main(words[1:])
         except Parsed:

@@ -1,9 +1,9 @@
-"""For maintainers: make the library of a finished run one that comes with the package.
+"""For maintainers: ship the library of a finished run with the package.
 
 python tools/ship_library.py runs/beer-pong-seed0
 
 writes src/svsl/model/shipped_libraries/beer-pong.safetensors: the run's library, with its configuration (`config`) and
-what `svsl eval` measures (`results`) as JSON in the metadata. tests/test_pretrained.py holds the file to them.
+the results of `svsl eval` (`results`) as JSON in the metadata, which tests/model/test_pretrained.py checks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from svsl.cli.commands.eval import show_evaluation
 from svsl.cli.parsing import Folder, parse
 from svsl.errors import SvslError, complain
 from svsl.model.shipped import FOLDER
-from svsl.runs.evaluation import evaluation
+from svsl.runs.evaluation import evaluate_run
 from svsl.runs.folder import Run
 
 LARGEST_FILE = 400_000  # bytes
@@ -24,26 +24,27 @@ LARGEST_FILE = 400_000  # bytes
 
 @dataclass(frozen=True)
 class Options:
-    """Make the library of a finished run one that comes with the package."""
+    """Ship the library of a finished run with the package."""
 
     folder: Folder
     """The run folder."""
     contexts: int = 2000
-    """Contexts of the evaluation that is written into the file."""
+    """Fresh contexts for the evaluation that is stored in the file."""
 
 
 def main(args: list[str]) -> int:
-    """Evaluates the library and writes it where `svsl.load_pretrained` finds it."""
+    """Evaluates the library and writes it to where `svsl.load_pretrained` looks for it."""
     options = parse(Options, args, "ship_library.py")
     run = Run.open(options.folder)
     if not run.finished:
-        raise SvslError(f"{run.folder} is not finished; svsl resume {run.folder} goes on")
+        raise SvslError(f"{run.folder} is not finished; svsl resume {run.folder} continues it")
     library = run.load_library()
-    results = evaluation(library, run, options.contexts)
-    told = {"config": run.config.to_json(), "results": json.dumps({**results, "contexts": options.contexts})}
+    evaluation = evaluate_run(run, options.contexts)
+    results = {**evaluation.to_json(), "contexts": options.contexts}
+    metadata = {**library.metadata, "config": run.config.to_json(), "results": json.dumps(results)}
     path = FOLDER / f"{run.config.task}.safetensors"
-    replace(library, metadata={**library.metadata, **told}).save(path)
-    show_evaluation(results)
+    replace(library, metadata=metadata).save(path)
+    show_evaluation(evaluation)
     size = path.stat().st_size
     print(f"library  {path} ({size} bytes)")
     if size > LARGEST_FILE:

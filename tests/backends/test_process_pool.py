@@ -102,9 +102,9 @@ def test_a_job_that_always_kills_is_named() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_exceptions_are_told_in_one_line(workers: int) -> None:
-    told = r"toy failed: ZeroDivisionError: .*by zero \(test_process_pool.py line \d+\); it happened with job 7"
-    with pytest.raises(SvslError, match=told):
+def test_exceptions_become_one_line(workers: int) -> None:
+    message = r"toy failed: ZeroDivisionError: .*by zero \(test_process_pool.py line \d+\); it happened with job 7"
+    with pytest.raises(SvslError, match=message):
         pool_of(fail, workers).map(range(20))
     with pytest.raises(SvslError, match=r"^no$"):
         pool_of(refuse, workers).map(range(20))
@@ -116,7 +116,7 @@ def test_what_cannot_be_sent_is_refused() -> None:
     assert pool_of(lambda job: job, workers=0).map([1]) == [(1, os.getpid())]
 
 
-def test_a_script_without_a_guard_is_told_so() -> None:
+def test_a_script_without_a_guard_gets_a_hint() -> None:
     Path("naive.py").write_text(
         "import functools, operator, sys\n"
         "from svsl.backends.process_pool import ProcessPool\n"

@@ -1,4 +1,4 @@
-"""Every number of the evaluation on cases with a known answer."""
+"""Every metric on cases with a known answer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import pytest
 
 from svsl import Outcome, SkillLibrary, Task
 from svsl.evaluation.metrics import (
+    METRICS,
     Repertoire,
+    Trial,
     behaviour_entropy,
-    evaluate,
+    diagnostics,
     execute,
+    is_active,
     mixture_entropy,
     repertoire,
+    run_trial,
     success_map,
     success_without_top,
     vendi_score,
@@ -24,12 +28,16 @@ from svsl.tasks.base import finite_outcome, uniform_contexts
 from toys import Bimodal, SometimesNan, Unimodal
 
 
+def metrics_of(trial: Trial) -> dict[str, float | None]:
+    return {name: metric(trial) for name, metric in METRICS.items()}
+
+
 def library_of(task: Task, mixture: Mixture) -> SkillLibrary:
     return SkillLibrary(mixture, task.context_low, task.context_high)
 
 
 def bimodal_mixture(std: float, offsets: tuple[float, float] = (0.0, 0.0)) -> Mixture:
-    """Both exact solutions of the bimodal task as components at home everywhere, each moved by an offset."""
+    """Both exact solutions of the bimodal task as components active everywhere, each moved by an offset."""
     contexts = LinearGaussian.unconditional(np.zeros((2, 1)), np.ones((2, 1, 1)))
     gain = np.array([[[0.5], [1.0]], [[0.5], [-1.0]]])
     bias = np.array([[1.0 + offsets[0], 0.0], [-1.0 + offsets[1], 0.0]])
@@ -39,7 +47,8 @@ def bimodal_mixture(std: float, offsets: tuple[float, float] = (0.0, 0.0)) -> Mi
 
 def test_a_perfect_library() -> None:
     task = Bimodal()
-    result = evaluate(library_of(task, bimodal_mixture(0.01)), task, stream(0), contexts=1000)
+    trial = run_trial(library_of(task, bimodal_mixture(0.01)), task, stream(0), contexts=1000)
+    result = metrics_of(trial)
     # the first way returns 0, the second -8 * 0.02, each half the time
     assert result["return_mean"] == pytest.approx(-0.08, abs=0.01)
     # sampling costs 8 times the variance in two dimensions
@@ -48,21 +57,20 @@ def test_a_perfect_library() -> None:
     # two Gaussians far apart: one entropy plus the choice between them
     expected = np.log(2) + np.log(2 * np.pi * np.e * 1e-4)
     assert result["mixture_entropy"] == pytest.approx(expected, abs=0.02)
-    assert isinstance(result["diagnostics"], dict)
-    assert result["diagnostics"]["mode"] == pytest.approx(0.5, abs=0.05)
+    assert diagnostics(trial)["mode"] == pytest.approx(0.5, abs=0.05)
 
 
 def test_a_library_with_one_bad_component() -> None:
     task = Bimodal()
     mixture = bimodal_mixture(0.01, offsets=(0.0, -2.0))
-    result = evaluate(library_of(task, mixture), task, stream(0), contexts=2000)
+    result = metrics_of(run_trial(library_of(task, mixture), task, stream(0), contexts=2000))
     assert result["success_rate"] == pytest.approx(0.5, abs=0.04)
     light = Mixture(np.log(np.array([0.995, 0.005])), mixture.contexts, mixture.experts)
-    result = evaluate(library_of(task, light), task, stream(0), contexts=2000)
+    result = metrics_of(run_trial(library_of(task, light), task, stream(0), contexts=2000))
     assert result["coverage"] == 1
     assert result["active_components"] == 1
     swapped = Mixture(np.log(np.array([0.3, 0.7])), mixture.contexts, mixture.experts)
-    result = evaluate(library_of(task, swapped), task, stream(0), contexts=2000)
+    result = metrics_of(run_trial(library_of(task, swapped), task, stream(0), contexts=2000))
     assert result["coverage"] == 0
     assert result["success_rate"] == pytest.approx(0.3, abs=0.04)
 
@@ -115,7 +123,7 @@ def test_bad_returns_count_as_the_worst_and_as_failures() -> None:
     assert (returns == task.penalty).sum() == 10
 
 
-def found(gating: list[list[float]], success: list[list[int]], **more: object) -> Repertoire:
+def repertoire_of(gating: list[list[float]], success: list[list[int]], **more: object) -> Repertoire:
     modes, paths = more.get("modes"), more.get("paths")
     return Repertoire(
         np.array(gating),
@@ -127,36 +135,36 @@ def found(gating: list[list[float]], success: list[list[int]], **more: object) -
 
 def test_behaviour_entropy_counts_modes_of_successes_only() -> None:
     modes = [["left", "right", "right"], ["left", "left", "right"]]
-    both = found([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]], [[1, 1, 1], [1, 1, 1]], modes=modes)
+    both = repertoire_of([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]], [[1, 1, 1], [1, 1, 1]], modes=modes)
     assert behaviour_entropy(both) == pytest.approx(1)
     # in the second context only one way succeeds; the first mixes 3 to 1
-    some = found([[0.6, 0.2, 0.2], [0.25, 0.25, 0.5]], [[1, 1, 0], [1, 1, 0]], modes=modes)
+    some = repertoire_of([[0.6, 0.2, 0.2], [0.25, 0.25, 0.5]], [[1, 1, 0], [1, 1, 0]], modes=modes)
     mixed = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25)) / np.log(2)
     assert behaviour_entropy(some) == pytest.approx(mixed / 2)
-    assert behaviour_entropy(found([[0.5, 0.5, 0.0]], [[1, 0, 0]], modes=modes[:1])) == 0
-    assert np.isnan(behaviour_entropy(found([[1.0]], [[1]])))
+    assert behaviour_entropy(repertoire_of([[0.5, 0.5, 0.0]], [[1, 0, 0]], modes=modes[:1])) == 0
+    assert behaviour_entropy(repertoire_of([[1.0]], [[1]])) is None
 
 
 def test_vendi_score_is_the_effective_number_of_different_paths() -> None:
     far, same = [[0.0, 0.0], [9.0, 9.0], [-9.0, 9.0]], [[1.0, 2.0]] * 3
     third = 1 / 3
-    assert vendi_score(found([[third] * 3], [[1, 1, 1]], paths=[far])) == pytest.approx(3)
-    assert vendi_score(found([[third] * 3], [[1, 1, 1]], paths=[same])) == pytest.approx(1)
-    assert vendi_score(found([[third] * 3], [[1, 1, 0]], paths=[far])) == pytest.approx(2)
+    assert vendi_score(repertoire_of([[third] * 3], [[1, 1, 1]], paths=[far])) == pytest.approx(3)
+    assert vendi_score(repertoire_of([[third] * 3], [[1, 1, 1]], paths=[same])) == pytest.approx(1)
+    assert vendi_score(repertoire_of([[third] * 3], [[1, 1, 0]], paths=[far])) == pytest.approx(2)
     # unequal shares: exp of the entropy of (0.9, 0.1)
     uneven = np.exp(-(0.9 * np.log(0.9) + 0.1 * np.log(0.1)))
-    assert vendi_score(found([[0.9, 0.1, 0.0]], [[1, 1, 1]], paths=[far])) == pytest.approx(uneven)
-    assert vendi_score(found([[third] * 3] * 2, [[1, 1, 1], [0, 0, 0]], paths=[far, far])) == pytest.approx(1.5)
+    assert vendi_score(repertoire_of([[0.9, 0.1, 0.0]], [[1, 1, 1]], paths=[far])) == pytest.approx(uneven)
+    assert vendi_score(repertoire_of([[third] * 3] * 2, [[1, 1, 1], [0, 0, 0]], paths=[far, far])) == pytest.approx(1.5)
     # two paths one unit apart: eigenvalues (1 +- exp(-1/2)) / 2
     low, high = (1 - np.exp(-0.5)) / 2, (1 + np.exp(-0.5)) / 2
-    near = found([[0.5, 0.5]], [[1, 1]], paths=[[[0.0, 0.0], [1.0, 1.0]]])
+    near = repertoire_of([[0.5, 0.5]], [[1, 1]], paths=[[[0.0, 0.0], [1.0, 1.0]]])
     assert vendi_score(near) == pytest.approx(np.exp(-(low * np.log(low) + high * np.log(high))))
 
 
 def test_success_without_top_takes_the_most_probable_component_away() -> None:
     gating = [[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]]
-    assert success_without_top(found(gating, [[1, 0, 1], [1, 0, 0]])) == pytest.approx((0.25 + 0.5) / 2)
-    assert success_without_top(found([[1.0]], [[1]])) == 0
+    assert success_without_top(repertoire_of(gating, [[1, 0, 1], [1, 0, 0]])) == pytest.approx((0.25 + 0.5) / 2)
+    assert success_without_top(repertoire_of([[1.0]], [[1]])) == 0
 
 
 def test_the_repertoire_runs_every_component_everywhere() -> None:
@@ -169,3 +177,33 @@ def test_the_repertoire_runs_every_component_everywhere() -> None:
     np.testing.assert_array_equal(result.modes, [[0, 1]] * 3)
     assert result.paths is None
     np.testing.assert_allclose(result.gating, 0.5)
+
+
+class HalfNan(Unimodal):
+    """Every episode claims success, but only the first component's return is finite."""
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        returns = np.where(parameters[:, 0] < 0.5, 0.0, np.nan)
+        return Outcome(returns, np.ones(len(contexts), dtype=bool))
+
+
+def test_an_episode_without_a_finite_return_is_a_failure_everywhere() -> None:
+    task = HalfNan()
+    contexts = LinearGaussian.unconditional(np.zeros((2, 2)), 100 * np.stack([np.eye(2)] * 2))
+    experts = LinearGaussian.build(np.zeros((2, 3, 2)), np.array([[0.0] * 3, [1.0] * 3]), np.stack([np.eye(3)] * 2))
+    library = library_of(task, Mixture(np.log(np.array([0.3, 0.7])), contexts, experts))
+    trial = run_trial(library, task, stream(0), contexts=500)
+    result = metrics_of(trial)
+    assert result["success_rate"] == pytest.approx(0.3, abs=0.07)
+    assert result["coverage"] == 0, "the most probable component returns NaN"
+    np.testing.assert_array_equal(trial.repertoire.success, [[True, False]] * 200)
+    assert result["success_without_top"] == 1
+    np.testing.assert_allclose(success_map(library, task, (0, 1), 3, stream(0)), 0.3)
+
+
+def test_components_are_active_even_where_hundreds_share_a_context() -> None:
+    np.testing.assert_array_equal(is_active(np.array([0.985, 0.01, 0.005])), [True, True, False])
+    shared = np.full((2, 200), 1 / 200)
+    assert is_active(shared).all()
+    shared[0, 7] *= 1.1
+    assert is_active(shared).sum(axis=1).tolist() == [1, 200]

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +17,10 @@ import pytest
 
 from svsl.cli import main
 from svsl.experiments.catalogue import EXPERIMENTS, Arm, Claim, Experiment, arm_config, plan, planned_episodes, seeds_of
+from svsl.experiments.progress import ReproductionDisplay
 from svsl.experiments.report import mode_contexts, modes_seen
-from svsl.experiments.reproduction import Job, Reproduction, overall, run_local
+from svsl.experiments.reproduction import Job, Reproduction, overall_progress
+from svsl.experiments.runner import run_jobs
 from svsl.learners.hireps import HiREPSConfig
 from svsl.learners.ladips import LaDiPSConfig
 from svsl.learners.registry import find_preset
@@ -27,8 +29,8 @@ from svsl.runs.comparison import run_numbers
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
 from svsl.runs.training import Trainer
-from svsl.show.progress import ReproductionDisplay
 from svsl.tasks.registry import make_task
+from waiting import wait_until
 
 TINY = {"components": 2, "iterations": 12, "finetune_every": 4, "weight_iterations": 3}
 HIREPS = {"components": 3, "iterations": 4, "batch": 200}
@@ -60,10 +62,10 @@ def straight(arm: Arm, seed: int, folder: str) -> bytes:
 
 
 def run_all(experiment: Experiment, seeds: int, checkpoint_s: float = 10.0) -> Reproduction:
-    made = Reproduction("bad", experiment, Path("out"), seeds, 1.0, checkpoint_s)
-    with made.open():
-        run_local(made, 2, lambda jobs: None, lambda: False)
-    return made
+    reproduction = Reproduction("bad", experiment, Path("out"), seeds, 1.0, checkpoint_s)
+    with reproduction.open():
+        run_jobs(reproduction, "local", None, 2, lambda jobs: None, lambda: False)
+    return reproduction
 
 
 # ---- experiments ----------------------------------------------------------------------------------------------------
@@ -119,7 +121,7 @@ def test_every_experiment_can_be_listed(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["reproduce", "--list", "--scale", "0.05"]) == 0
     out = capsys.readouterr().out
     for name in ("ablation", "baselines", "beer-pong", "table-tennis", "step-based"):
-        assert re.search(rf"^{name}: .+\n    (\d+ seeds of .* million episodes|not available: .+)$", out, re.MULTILINE)
+        assert re.search(rf"^{name}: .+\n    \d+ seeds of .* million episodes$", out, re.MULTILINE)
 
 
 # ---- the command ----------------------------------------------------------------------------------------------------
@@ -183,17 +185,18 @@ def test_folders_made_otherwise_are_refused_and_left_alone(capsys: pytest.Captur
     Path("mine").mkdir()
     Path("mine/thesis.tex").write_text("years of work")
     assert main(["reproduce", "toy", "--out", "mine"]) == 2
-    assert "mine exists and holds no reproduction" in capsys.readouterr().err
+    assert "mine exists and is not a reproduction" in capsys.readouterr().err
     assert [p.name for p in Path("mine").iterdir()] == ["thesis.tex"]
-    made = Reproduction("toy", TOY, Path("out"), 1, 1.0)
-    with made.open():
-        pass
+    reproduction = Reproduction("toy", TOY, Path("out"), 1, 1.0)
+    for _ in range(2):
+        with reproduction.open():
+            assert len(reproduction.jobs) == 2, "opening it again does not double its jobs"
     assert main(["reproduce", "toy", "--out", "out", "--scale", "0.5"]) == 2
     assert "choose another --out" in capsys.readouterr().err
     config = Path("out/ours-seed0/config.json")
     config.write_text(config.read_text().replace('"alpha": 0.001', '"alpha": 0.002'))
     assert main(["reproduce", "toy", "--out", "out"]) == 2
-    assert "ours-seed0 was made with other settings (alpha 0.002 instead of 0.001)" in capsys.readouterr().err
+    assert "ours-seed0 was created with other settings (alpha 0.002 instead of 0.001)" in capsys.readouterr().err
 
 
 # ---- bad days -------------------------------------------------------------------------------------------------------
@@ -216,41 +219,41 @@ def test_a_crash_of_one_seed_never_stops_the_others(
 
 
 def test_a_seed_that_diverges_says_so() -> None:
-    made = run_all(one_arm("toys:AlwaysNan"), 1)
-    assert [job.state for job in made.jobs] == ["failed", "finished"]
-    assert "NaN or infinite, so there is nothing to learn from" in made.jobs[0].message
+    reproduction = run_all(one_arm("toys:AlwaysNan"), 1)
+    assert [job.state for job in reproduction.jobs] == ["failed", "finished"]
+    assert "NaN or infinite, so there is nothing to learn from" in reproduction.jobs[0].message
 
 
 def test_a_killed_worker_goes_on_from_its_checkpoint() -> None:
     experiment = one_arm("bad_days:Killed")
     Path("kills").write_text("2")
-    made = run_all(experiment, 1, checkpoint_s=0.0)
-    assert [(job.state, job.restarts) for job in made.jobs] == [("finished", 2), ("finished", 0)]
-    killed = made.jobs[0].run.library_path.read_bytes()
+    reproduction = run_all(experiment, 1, checkpoint_s=0.0)
+    assert [(job.state, job.restarts) for job in reproduction.jobs] == [("finished", 2), ("finished", 0)]
+    killed = reproduction.jobs[0].run.library_path.read_bytes()
     assert killed == straight(experiment.arms[0], 0, "alone")
 
 
 def test_a_worker_killed_again_and_again_is_given_up() -> None:
     Path("kills").write_text("100")
-    made = run_all(one_arm("bad_days:Killed", iterations=100), 1, checkpoint_s=0.0)
-    assert [job.state for job in made.jobs] == ["failed", "finished"]
-    assert "killed by SIGKILL 3 times" in made.jobs[0].message
+    reproduction = run_all(one_arm("bad_days:Killed", iterations=100), 1, checkpoint_s=0.0)
+    assert [job.state for job in reproduction.jobs] == ["failed", "finished"]
+    assert "killed by SIGKILL 3 times" in reproduction.jobs[0].message
     assert Path("kills").read_text() == "97"
-    assert made.jobs[0].run.load_checkpoint() is not None
+    assert reproduction.jobs[0].run.load_checkpoint() is not None
 
 
 def test_a_full_disk_is_said_and_the_same_command_goes_on() -> None:
     Path("full").touch()
     experiment = one_arm("bad_days:FullDisk")
-    made = run_all(experiment, 1, checkpoint_s=0.0)
-    assert made.jobs[0].state == "failed"
-    assert [group.label for group in made.groups] == ["good"], "only what is finished is reported"
-    assert "No space left on device" in made.jobs[0].message
-    assert "the last checkpoint is whole" in made.jobs[0].message
+    reproduction = run_all(experiment, 1, checkpoint_s=0.0)
+    assert reproduction.jobs[0].state == "failed"
+    assert [group.label for group in reproduction.groups] == ["good"], "only what is finished is reported"
+    assert "No space left on device" in reproduction.jobs[0].message
+    assert "the last checkpoint is whole" in reproduction.jobs[0].message
     Path("full").unlink()
-    made = run_all(experiment, 1)
-    assert [job.state for job in made.jobs] == ["finished", "finished"]
-    assert made.jobs[0].run.library_path.read_bytes() == straight(experiment.arms[0], 0, "alone")
+    reproduction = run_all(experiment, 1)
+    assert [job.state for job in reproduction.jobs] == ["finished", "finished"]
+    assert reproduction.jobs[0].run.library_path.read_bytes() == straight(experiment.arms[0], 0, "alone")
 
 
 def test_a_full_disk_under_the_report_is_one_line(
@@ -270,7 +273,7 @@ def test_two_reproductions_cannot_share_a_folder(capsys: pytest.CaptureFixture[s
     first = Reproduction("toy", TOY, Path("runs/toy"), 2, 1.0)
     with first.open():
         assert main(["reproduce", "toy"]) == 2
-    assert "runs/toy: another svsl reproduce is at work there" in capsys.readouterr().err
+    assert "runs/toy: another svsl reproduce is running there" in capsys.readouterr().err
 
 
 SLOW = """
@@ -284,16 +287,20 @@ sys.exit(main(["reproduce", "slow", "--workers", "2", "--checkpoint-s", "1000"])
 """
 
 
+def wait_for(process: subprocess.Popen[str], condition: Callable[[], bool]) -> None:
+    """Waits for what a process does, not longer than it runs."""
+    wait_until(lambda: condition() or process.poll() is not None)
+    assert process.poll() is None
+
+
 def test_ctrl_c_saves_every_run_and_a_killed_parent_leaves_no_orphans() -> None:
     folders = [Path(f"runs/slow/a-seed{seed}") for seed in (0, 1)]
     process = subprocess.Popen([sys.executable, "-c", SLOW], stderr=subprocess.PIPE, text=True, start_new_session=True)
-    while not all((folder / "metrics.jsonl").exists() for folder in folders):
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_for(process, lambda: all((folder / "metrics.jsonl").exists() for folder in folders))
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert errors.endswith("svsl: stopped and saved; the same command goes on\n")
+    assert errors.endswith("svsl: stopped and saved; the same command continues\n")
     assert "Traceback" not in errors
     before = [Run.open(folder).load_checkpoint() for folder in folders]
     assert all(checkpoint is not None for checkpoint in before), "saved although no checkpoint was due"
@@ -301,9 +308,7 @@ def test_ctrl_c_saves_every_run_and_a_killed_parent_leaves_no_orphans() -> None:
     # going on, then the parent is killed outright: its workers notice, save and let go of their runs
     rows = [len(Run.open(folder).read_metrics()) for folder in folders]
     process = subprocess.Popen([sys.executable, "-c", SLOW], stderr=subprocess.DEVNULL, text=True)
-    while not all(len(Run.open(f).read_metrics()) > n for f, n in zip(folders, rows, strict=True)):
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_for(process, lambda: all(len(Run.open(f).read_metrics()) > n for f, n in zip(folders, rows, strict=True)))
     process.kill()
     process.wait()
     for folder, old in zip(folders, before, strict=True):
@@ -325,10 +330,10 @@ def jobs_at(*work: float) -> list[Job]:
 
 
 def test_progress_is_weighted_by_episodes_and_lines_are_few() -> None:
-    assert overall(jobs_at(1.0, 0.25)) == pytest.approx((1000 + 500) / 3000)
+    assert overall_progress(jobs_at(1.0, 0.25)) == pytest.approx((1000 + 500) / 3000)
     unknown = jobs_at(1.0, 0.0)
     unknown[0].planned = float("nan")
-    assert overall(unknown) == 0.5
+    assert overall_progress(unknown) == 0.5
     jobs, file = jobs_at(0.0, 0.0), io.StringIO()
     with ReproductionDisplay("toy", file=file) as display:
         for step in range(50):

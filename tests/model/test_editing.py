@@ -1,4 +1,4 @@
-"""Smaller and merged libraries with known answers, and the table that is read back."""
+"""Pruned and merged libraries with known answers, and the table that is read back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_heavy_components() -> None:
         heavy_components(of, min_weight=0.5)
 
 
-def found(gating: list[list[float]], success: list[list[int]], modes: list[list[str]] | None = None) -> Repertoire:
+def repertoire_of(
+    gating: list[list[float]], success: list[list[int]], modes: list[list[str]] | None = None
+) -> Repertoire:
     named = None if modes is None else np.array(modes)
     return Repertoire(np.array(gating), np.array(success, dtype=bool), named, None)
 
@@ -58,31 +60,33 @@ def test_components_that_are_not_missed_are_dropped() -> None:
     even = [[0.25] * 4] * 3
     # 0 solves all; 1 fails all; 2 and 3 solve a part of what 0 does
     success = [[1, 0, 1, 1], [1, 0, 1, 0], [1, 0, 0, 0]]
-    np.testing.assert_array_equal(needed_components(found(even, success)), [0])
+    np.testing.assert_array_equal(needed_components(repertoire_of(even, success)), [0])
     # 0 is the only one in the second context; in the third 1 or 2 is needed, and 2 fails less often
-    np.testing.assert_array_equal(needed_components(found(even, [[1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0]])), [0, 2])
+    np.testing.assert_array_equal(
+        needed_components(repertoire_of(even, [[1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0]])), [0, 2]
+    )
 
 
 def test_another_way_of_succeeding_is_not_given_up() -> None:
     even, success = [[1 / 3] * 3] * 2, [[1, 1, 1]] * 2
     modes = [["over", "over", "under"]] * 2
-    kept = needed_components(found(even, success, modes))
+    kept = needed_components(repertoire_of(even, success, modes))
     assert len(kept) == 2
     assert 2 in kept
-    assert len(needed_components(found(even, success))) == 1, "without names for the ways, one is enough"
+    assert len(needed_components(repertoire_of(even, success))) == 1, "without modes, one is enough"
 
 
 def test_expected_success_must_not_fall_unless_tolerated() -> None:
     # 1 is needed in the second context, and in the first what 2 leaves goes in part to 1, which fails there:
     # expected success 0.7 becomes 0.5 / 0.8, a loss of 0.0375 over both contexts, while 0 still knows the way
     gating, success = [[0.5, 0.3, 0.2], [0.0, 1.0, 0.0]], [[1, 0, 1], [0, 1, 0]]
-    np.testing.assert_array_equal(needed_components(found(gating, success)), [0, 1, 2])
-    np.testing.assert_array_equal(needed_components(found(gating, success), tolerance=0.03), [0, 1, 2])
-    np.testing.assert_array_equal(needed_components(found(gating, success), tolerance=0.04), [0, 1])
+    np.testing.assert_array_equal(needed_components(repertoire_of(gating, success)), [0, 1, 2])
+    np.testing.assert_array_equal(needed_components(repertoire_of(gating, success), tolerance=0.03), [0, 1, 2])
+    np.testing.assert_array_equal(needed_components(repertoire_of(gating, success), tolerance=0.04), [0, 1])
     # and of two ways, half may be lost
     gating, success = [[0.6, 0.4], [0.4, 0.6]], [[1, 0], [0, 1]]
-    np.testing.assert_array_equal(needed_components(found(gating, success)), [0, 1])
-    assert len(needed_components(found(gating, success), tolerance=0.5)) == 1
+    np.testing.assert_array_equal(needed_components(repertoire_of(gating, success)), [0, 1])
+    assert len(needed_components(repertoire_of(gating, success), tolerance=0.5)) == 1
 
 
 def test_merged_weights_are_in_proportion_and_steps_do_not_matter() -> None:
@@ -124,11 +128,11 @@ def bimodal_library(ways: list[int], weights: list[float], path: str) -> SkillLi
     experts = LinearGaussian.build(gain, bias, np.broadcast_to(0.01 * np.eye(2), (count, 2, 2)))
     contexts = LinearGaussian.unconditional(np.zeros((count, 1)), np.ones((count, 1, 1)))
     task = Bimodal()
-    made = SkillLibrary(
+    created = SkillLibrary(
         Mixture(np.log(weights), contexts, experts), task.context_low, task.context_high, {"task": "toys:Bimodal"}
     )
-    made.save(path)
-    return made
+    created.save(path)
+    return created
 
 
 def test_prune_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,13 +163,13 @@ def test_merge_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_table_is_read_back_exactly() -> None:
-    library([1 / 3, 1 / 7, 11 / 21]).save("made.safetensors")
-    assert main(["export", "made.safetensors", "--out", "made.csv"]) == 0
-    with open("made.csv", newline="") as file:
+    library([1 / 3, 1 / 7, 11 / 21]).save("library.safetensors")
+    assert main(["export", "library.safetensors", "--out", "library.csv"]) == 0
+    with open("library.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["component"] for row in rows] == ["0", "1", "2"]
-    made = SkillLibrary.load("made.safetensors")
-    for row, component in zip(rows, made.components, strict=True):
+    loaded = SkillLibrary.load("library.safetensors")
+    for row, component in zip(rows, loaded.components, strict=True):
         assert float(row["weight"]) == component.weight
         for name in ("context_mean", "context_cov", "gain", "bias", "cov"):
             array = getattr(component, name)
@@ -176,16 +180,16 @@ def test_a_table_is_read_back_exactly() -> None:
         sum(float(rows[1][f"gain_{p}_{i}"]) * (0.4, 0.1)[i] for i in range(2)) + float(rows[1][f"bias_{p}"])
         for p in range(3)
     ]
-    np.testing.assert_allclose(made.mean([0.4, 0.1], 1), by_hand, rtol=1e-13)
+    np.testing.assert_allclose(loaded.mean([0.4, 0.1], 1), by_hand, rtol=1e-13)
 
 
 WRONG = {
     "prune by what": (["prune", "x", "--out", "y"], "prune what? give --min-weight W"),
     "prune to nothing": (["prune", "x", "--out", "y", "--max-components", "0"], "max_components: expected at least 1"),
-    "prune what": (["prune", "x", "--out", "y", "--redundant"], "x is no run folder"),
+    "prune what": (["prune", "x", "--out", "y", "--redundant"], "x is not a run folder, a library file"),
     "tolerance": (["prune", "x", "--out", "y", "--redundant", "--tolerance", "1"], "from 0 to below 1, got 1"),
     "merge one": (["merge", "x", "--out", "y"], "merge what? expected at least 2 libraries, got 1"),
-    "merge no file": (["merge", "x", "y", "--out", "z"], "x is no run folder"),
+    "merge no file": (["merge", "x", "y", "--out", "z"], "x is not a run folder, a library file"),
     "export no out": (["export", "x"], "--out"),
     "export onto a folder": (["export", "x", "--out", "."], ". already exists; choose another --out"),
 }

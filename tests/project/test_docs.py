@@ -13,7 +13,7 @@ import pytest
 from pages import PAGES, ROOT, inline, parse_only, run, shell, write_modules
 from svsl import SvslError
 from svsl.runs.folder import Run
-from svsl.runs.sources import open_library
+from svsl.runs.sources import open_source
 
 # results.md shows the commands of full-size runs; the others have separate tests below
 IN_ORDER = sorted(set(PAGES) - {"results.md", "library.md", "own-task.md", "tutorial.md"})
@@ -112,8 +112,8 @@ def test_the_library_page_works_as_written(monkeypatch: pytest.MonkeyPatch, caps
     changed = Run.open(Path("runs/changed"))
     assert len(first) <= len(grown) <= len(first) + 2
     assert changed.config.task_options == {"free_first_joint": False}
-    assert len(open_library("both.safetensors")[0]) == len(grown) + len(changed.load_library())
-    assert len(open_library("few.safetensors")[0]) <= len(open_library("heavy.safetensors")[0]) <= len(grown)
+    assert len(open_source("both.safetensors").library) == len(grown) + len(changed.load_library())
+    assert len(open_source("few.safetensors").library) <= len(open_source("heavy.safetensors").library) <= len(grown)
     assert Run.open(Path("runs/narrow")).config.task_options["cup_radius"] == 0.04
     assert len(_python(use)) >= 2
 

@@ -7,6 +7,7 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,11 @@ from scipy.stats import trim_mean
 
 from svsl import SvslError
 from svsl.cli import main
+from svsl.evaluation.result import Evaluation
 from svsl.learners.hireps import HiREPSConfig
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs import comparison
-from svsl.runs import evaluation as eval_command
+from svsl.runs import evaluation as run_evaluation
 from svsl.runs.comparison import Group, group_runs, iqm_interval, learning_curve, run_numbers, summarise
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
@@ -95,9 +97,9 @@ def test_summary_of_known_numbers() -> None:
     one = summarise([5.0])
     assert (one.mean, one.iqm) == (5.0, 5.0)
     assert np.isnan([one.two_se, one.iqm_low, one.iqm_high]).all()
-    assert comparison.in_words(one) == ("5 ± n/a", "5 [n/a]")
-    assert comparison.in_words(summarise([])) == ("n/a", "n/a")
-    assert comparison.in_words(summarise([20_000.0, 20_400.0])) == ("20,200 ± 400", "20,200 [20,000, 20,400]")
+    assert comparison.format_summary(one) == ("5 ± n/a", "5 [n/a]")
+    assert comparison.format_summary(summarise([])) == ("n/a", "n/a")
+    assert comparison.format_summary(summarise([20_000.0, 20_400.0])) == ("20,200 ± 400", "20,200 [20,000, 20,400]")
 
 
 def test_the_interval_covers_the_true_middle_about_as_often_as_it_says() -> None:
@@ -158,13 +160,13 @@ def test_an_evaluation_is_made_once_for_each_library(monkeypatch: pytest.MonkeyP
     assert numbers["return_mean"] != run.read_metrics()[-1]["return_mean"], "the evaluation's, not the last test's"
     assert numbers["nonfinite_returns"] == 0
     calls = []
-    real = eval_command.evaluate_run
+    real = run_evaluation.evaluate_run
 
-    def counted(*args: object) -> dict[str, object]:
+    def counted(*args: Any) -> Evaluation:
         calls.append(args)
-        return real(*args)  # type: ignore[arg-type]
+        return real(*args)
 
-    monkeypatch.setattr(comparison, "evaluate_run", counted)
+    monkeypatch.setattr(run_evaluation, "evaluate_run", counted)
     assert run_numbers(run, 50) == numbers
     assert calls == []
     run_numbers(run, 60)
@@ -194,12 +196,12 @@ def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     groups = json.loads(capsys.readouterr().out)["groups"]
     assert [(g["label"], len(g["runs"]), g["unfinished"]) for g in groups] == [("svsl", 4, 1), ("hireps", 1, 0)]
     ours = [run_numbers(Run.open(Path(f"a{seed}")), 50)["return_mean"] for seed in range(3)]
-    found = groups[0]["metrics"]["return_mean"]
-    assert found["mean"] == pytest.approx(np.mean(np.array(ours, dtype=float)))
-    assert found["seeds"] == 3, "the unfinished run has no trained component"
+    summary = groups[0]["metrics"]["return_mean"]
+    assert summary["mean"] == pytest.approx(np.mean(np.array(ours, dtype=float)))
+    assert summary["seeds"] == 3, "the unfinished run has no trained component"
     assert groups[1]["metrics"]["return_mean"]["two_se"] is None
     table = list(csv.DictReader(io.StringIO(Path("table.csv").read_text())))
-    assert float(table[0]["mean"]) == found["mean"]
+    assert float(table[0]["mean"]) == summary["mean"]
     assert Path("curves.png").read_bytes().startswith(b"\x89PNG")
     assert main(command) == 0
     shown = capsys.readouterr().out
@@ -209,9 +211,9 @@ def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     assert "has no option 'reward'; its options: none" in capsys.readouterr().err
     assert main([*command, "--metrics", "speed"]) == 2
     assert "unknown metric 'speed'; these runs have" in capsys.readouterr().err
-    for out, told in (("x.foo", "ends in .png, .pdf, .svg,"), ("a0", "got the folder 'a0'")):
+    for out, message in (("x.foo", "ends in .png, .pdf, .svg,"), ("a0", "got the folder 'a0'")):
         assert main(["compare", "a0", "a1", "--contexts", "51", "--out", out]) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     kept = json.loads(Path("a0/evaluation.json").read_text())
     assert kept["made_for"]["contexts"] == 50, "refused before anything was evaluated"
     assert main(["compare"]) == 2

@@ -239,7 +239,7 @@ def test_what_cannot_be_extended_gets_one_line(capsys: pytest.CaptureFixture[str
 
     assert "extend what?" in error()
     assert "extend what?" in error("--components", "3")
-    assert "nowhere is no run folder" in error("nowhere")
+    assert "nowhere is not a run folder" in error("nowhere")
     hand_made(1, 3, {"task": "toys:Unimodal"})
     assert "1 context dimensions and 3 parameters, but the task 'toys:Unimodal'" in error("made.safetensors")
     hand_made(2, 3, {})

@@ -295,7 +295,7 @@ def test_libraries_that_are_no_runs_are_drawn_too(capsys: pytest.CaptureFixture[
     assert err == ""
     assert all(Path(name).is_file() for name in names)
     for args, told in (
-        (["nowhere"], "nowhere is no run folder, no library file and no shipped library"),
+        (["nowhere"], "nowhere is not a run folder, a library file or a shipped library"),
         (["both.safetensors", "--out", "x.png"], "expected a folder for them, got 'x.png'"),
         (["both.safetensors", "nowhere", "--out", "x.foo"], "ends in .png, .pdf, .svg,"),
         (["both.safetensors", "planar-reacher", "--out", "here"], "got the folder 'here'"),

@@ -109,7 +109,7 @@ WRONG = {
     "no motion": (["toy.safetensors"], "a Bimodal has no motion to show"),
     "size": (["planar.safetensors", "--width", "9999"], "width: expected 64 to 1920, got 9999"),
     "speed": (["planar.safetensors", "--speed", "0"], "speed: expected 0.01 to 100, got 0.0"),
-    "no library": (["nowhere"], "nowhere is no run folder"),
+    "no library": (["nowhere"], "nowhere is not a run folder"),
 }
 
 

@@ -274,7 +274,7 @@ def test_only_this_machine_is_served_and_only_the_page() -> None:
 WRONG = {
     "port": (["library.safetensors", "--port", "70000"], "port: expected 0 to 65535, got 70000"),
     "host": (["library.safetensors", "--host", "192.0.2.1"], "host: expected an address of this machine"),
-    "no library": (["nowhere"], "nowhere is no run folder"),
+    "no library": (["nowhere"], "nowhere is not a run folder"),
     "no task": (["untold.safetensors"], "the library's metadata names no task"),
 }
 

@@ -1,1 +1,1 @@
-"""Running Python functions elsewhere: in a pool of processes, on a Ray cluster. Knows no tasks."""
+"""Running Python code elsewhere: in a pool of processes, on a Ray cluster. Knows no tasks."""

@@ -1,4 +1,4 @@
-"""A persistent pool of processes for episodes that run in Python. A process that dies is replaced."""
+"""A persistent pool of processes for jobs that run in Python. A process that dies is replaced."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from svsl.errors import SvslError
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-_DEATHS = 3  # so many of one episode alone, or of processes that only start, are no accident
-_MOST_TOGETHER = 16
-_GOODBYE_S = 2.0
+_MAX_DEATHS = 3  # of processes working on one job aalone, or still starting
+_MAX_BUNDLE = 16
+_EXIT_S = 2.0
 
 
 def available_cores() -> int:
-    """Cores this process may use."""
+    """Number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """An exception in a worker, in words."""
+    """An exception in a worker, as text."""
 
     index: int  # of the job in its bundle
     text: str
@@ -44,7 +44,7 @@ class _Failure:
 
 @dataclass(eq=False)
 class _Worker:
-    """A process, our end of its pipe, and the jobs it is at (None until it has reported for work)."""
+    """A process, our end of its pipe, and its current jobs (None until it is ready)."""
 
     process: multiprocessing.process.BaseProcess
     connection: Connection[Any, Any]
@@ -52,13 +52,13 @@ class _Worker:
 
 
 class ProcessPool(Generic[Job, Result]):
-    """Does jobs in processes that stay from call to call. Which process does a job must not matter to its result.
+    """Runs jobs in processes that persist between calls. The result of a job must not depend on its process.
 
     Args:
-        name: What the jobs are done on, for messages.
-        make: Called once in every process; what it returns is then called with each job. Must be picklable.
-        describe: A job in words, for messages.
-        workers: Number of processes; 0 does all jobs in this one.
+        name: Name of the pool in messages.
+        make: Called once in every process; returns the function that is called with each job. Must be picklable.
+        describe: Describes a job in messages.
+        workers: Number of processes; 0 runs all jobs in this process.
     """
 
     def __init__(
@@ -72,52 +72,54 @@ class ProcessPool(Generic[Job, Result]):
         self.replaced = 0
         self._make, self._describe = make, describe
         self._workers: list[_Worker] = []
-        self._here: Callable[[Job], Result] | None = None
+        self._run_here: Callable[[Job], Result] | None = None
         self._failed_starts = 0
-        weakref.finalize(self, _dismiss, self._workers)  # also at the end of the program
+        weakref.finalize(self, _shut_down, self._workers)  # also at the end of the program
 
     def map(self, jobs: Sequence[Job]) -> list[Result]:
         """The result of each job, in order.
 
         Raises:
-            SvslError: If a job raises an exception, or kills its process again and again.
+            SvslError: If a job raises an exception or repeatedly kills its process.
         """
         if self.workers == 0:
-            return self._map_here(jobs)
+            return self._map_in_process(jobs)
         results: dict[int, Result] = {}
-        size = max(1, min(_MOST_TOGETHER, len(jobs) // (4 * self.workers)))
+        size = max(1, min(_MAX_BUNDLE, len(jobs) // (4 * self.workers)))
         queue = deque(list(range(start, min(start + size, len(jobs)))) for start in range(0, len(jobs), size))
         deaths = Counter[int]()
         try:
             while len(results) < len(jobs):
-                self._hire(len(queue))
-                self._hand_out(jobs, queue)
+                self._start_workers(len(queue))
+                self._assign(jobs, queue)
                 awaited = {w.connection: w for w in self._workers if w.jobs != []}
                 for connection in wait(list(awaited)):
-                    self._listen(awaited[connection], jobs, queue, results, deaths)  # type: ignore[index]
-        except BaseException:  # also a second Ctrl-C: no process may go on with old jobs
+                    self._receive(awaited[connection], jobs, queue, results, deaths)  # type: ignore[index]
+        except BaseException:  # also a second Ctrl-C: no process may continue with old jobs
             self.close()
             raise
         return [results[index] for index in range(len(jobs))]
 
     def close(self) -> None:
         """Ends the processes; the next call of `map` starts new ones."""
-        _dismiss(self._workers)
+        _shut_down(self._workers)
 
-    def _map_here(self, jobs: Sequence[Job]) -> list[Result]:
-        self._here = self._here or self._make()
-        results = _do(self._here, jobs)
+    def _map_in_process(self, jobs: Sequence[Job]) -> list[Result]:
+        self._run_here = self._run_here or self._make()
+        results = _run_jobs(self._run_here, jobs)
         if isinstance(results, _Failure):
             raise self._error(results, jobs[results.index])
         return results
 
-    def _hire(self, waiting: int) -> None:
-        """Starts processes while there are jobs nobody is free for."""
+    def _start_workers(self, waiting: int) -> None:
+        """Starts processes for the jobs that no idle process can take."""
         free = sum(not worker.jobs for worker in self._workers)
         context = multiprocessing.get_context("spawn")
         for _ in range(min(self.workers - len(self._workers), waiting - free)):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs, self._make), name=f"svsl {self.name}", daemon=True)
+            process = context.Process(
+                target=_run_worker, args=(theirs, self._make), name=f"svsl {self.name}", daemon=True
+            )
             try:
                 with _interrupts_blocked():
                     process.start()
@@ -129,15 +131,15 @@ class ProcessPool(Generic[Job, Result]):
             theirs.close()  # so that ours ends when the process does
             self._workers.append(_Worker(process, ours))
 
-    def _hand_out(self, jobs: Sequence[Job], queue: deque[list[int]]) -> None:
+    def _assign(self, jobs: Sequence[Job], queue: deque[list[int]]) -> None:
         for worker in [w for w in self._workers if w.jobs == []]:
             if not queue:
                 return
             worker.jobs = queue.popleft()
-            with contextlib.suppress(OSError):  # it died while it had nothing to do: its pipe will tell
+            with contextlib.suppress(OSError):  # it died while idle: receiving will fail
                 worker.connection.send([jobs[index] for index in worker.jobs])
 
-    def _listen(
+    def _receive(
         self,
         worker: _Worker,
         jobs: Sequence[Job],
@@ -145,11 +147,11 @@ class ProcessPool(Generic[Job, Result]):
         results: dict[int, Result],
         deaths: Counter[int],
     ) -> None:
-        """Takes what a worker sent: that it is ready, its results, a failure; or that it is dead."""
+        """Receives a message of a worker: that it is ready, its results, or a failure; or finds that it is dead."""
         try:
             message: list[Result] | _Failure = worker.connection.recv()
         except (EOFError, OSError):
-            self._bury(worker, jobs, queue, deaths)
+            self._remove_dead(worker, jobs, queue, deaths)
             return
         indices = worker.jobs or []
         if isinstance(message, _Failure):
@@ -158,8 +160,8 @@ class ProcessPool(Generic[Job, Result]):
         results.update(zip(indices, message, strict=True))
         worker.jobs = []
 
-    def _bury(self, worker: _Worker, jobs: Sequence[Job], queue: deque[list[int]], deaths: Counter[int]) -> None:
-        """Takes a dead worker off the list; its jobs are done again, one by one to find out which of them kills."""
+    def _remove_dead(self, worker: _Worker, jobs: Sequence[Job], queue: deque[list[int]], deaths: Counter[int]) -> None:
+        """Removes a dead worker; its jobs are repeated one by one, to find the one that kills."""
         self._workers.remove(worker)
         worker.connection.close()
         worker.process.join()
@@ -167,19 +169,19 @@ class ProcessPool(Generic[Job, Result]):
         self.replaced += 1
         if worker.jobs is None:
             self._failed_starts += 1
-            if self._failed_starts == _DEATHS:
+            if self._failed_starts == _MAX_DEATHS:
                 raise SvslError(
-                    f"{self.name}: its processes end as they start (exit code {code}); a script that trains needs "
-                    'if __name__ == "__main__": around what it does, and workers = 0 shows what happens'
+                    f"{self.name}: its processes die while starting (exit code {code}); a script that trains needs "
+                    'if __name__ == "__main__": around its code, and workers = 0 shows the error'
                 )
             return
         if len(worker.jobs) == 1:
-            lone = worker.jobs[0]
-            deaths[lone] += 1
-            if deaths[lone] == _DEATHS:
+            alone = worker.jobs[0]
+            deaths[alone] += 1
+            if deaths[alone] == _MAX_DEATHS:
                 raise SvslError(
-                    f"{self.name}: one episode ended its process {_DEATHS} times (exit code {code}): "
-                    f"{self._describe(jobs[lone])}"
+                    f"{self.name}: one episode ended its process {_MAX_DEATHS} times (exit code {code}): "
+                    f"{self._describe(jobs[alone])}"
                 )
         queue.extendleft([index] for index in reversed(worker.jobs))
 
@@ -190,26 +192,26 @@ class ProcessPool(Generic[Job, Result]):
         return SvslError(f"{self.name} failed: {failure.text}{place}")
 
 
-def _work(connection: Connection[Any, Any], make: Callable[[], Callable[[Any], Any]]) -> None:
-    """What a process does until the other end of its pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; our parent decides
+def _run_worker(connection: Connection[Any, Any], make: Callable[[], Callable[[Any], Any]]) -> None:
+    """Runs in a process until the other end of its pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent decides
     with contextlib.suppress(EOFError, OSError):
-        made = _do(lambda _: make(), [None])
-        connection.send(made if isinstance(made, _Failure) else [])
-        if isinstance(made, _Failure):
+        created = _run_jobs(lambda _: make(), [None])
+        connection.send(created if isinstance(created, _Failure) else [])
+        if isinstance(created, _Failure):
             return
-        with threadpool_limits(1):  # the other cores have processes of their own
+        with threadpool_limits(1):  # the other cores have their own processes
             while True:
-                connection.send(_do(made[0], connection.recv()))
+                connection.send(_run_jobs(created[0], connection.recv()))
 
 
-def _do(play: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result] | _Failure:
+def _run_jobs(run: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result] | _Failure:
     """The results of jobs, or the first exception."""
     results: list[Result] = []
     for index, job in enumerate(jobs):
         try:
-            results.append(play(job))
-        except Exception as error:  # whatever the user's code raises
+            results.append(run(job))
+        except Exception as error:  # user code may raise anything
             if isinstance(error, SvslError):
                 return _Failure(index, str(error), True)
             frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -218,14 +220,14 @@ def _do(play: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result] | _F
     return results
 
 
-def _dismiss(workers: list[_Worker]) -> None:
-    """Closes the pipes, which ends the processes; one that does not listen is ended."""
+def _shut_down(workers: list[_Worker]) -> None:
+    """Closes the pipes, which ends the processes; terminates those that are busy."""
     for worker in workers:
         worker.connection.close()
-        if worker.jobs != []:  # it is at work, or still starting
+        if worker.jobs != []:  # busy, or still starting
             worker.process.terminate()
     for worker in workers:
-        worker.process.join(_GOODBYE_S)
+        worker.process.join(_EXIT_S)
         if worker.process.is_alive():
             worker.process.kill()
             worker.process.join()
@@ -235,7 +237,7 @@ def _dismiss(workers: list[_Worker]) -> None:
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """A process started meanwhile cannot be interrupted before it has said that it ignores interrupts."""
+    """Blocks SIGINT for a process started inside, until it ignores the signal by itself."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -1,44 +1,36 @@
-"""Scale-out on Ray: the seeds of a reproduction as Ray tasks, or the episodes of one run spread over a cluster.
-
-This module is imported only where `--backend ray` asks for it.
-"""
+"""Programs and function calls on a Ray cluster; imported only on request."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from svsl.backends.base import Ending, Program
+from svsl.backends.local import ending
 from svsl.errors import SvslError
-from svsl.experiments.reproduction import Job, Reproduction, Show, last_line
-from svsl.experiments.worker import Work, train_and_evaluate
-from svsl.model.gaussians import Array
-from svsl.model.random import stream
-from svsl.tasks.base import Outcome, Task, joined, place_of
-from svsl.tasks.registry import make_task
 
 try:
     import ray
 except ImportError:
     raise SvslError("--backend ray needs Ray: pip install 'svsl[ray]'") from None
 
-SHARD = 16  # episodes of a Ray task; fixed, so that results do not depend on the number of workers
-RETRIES = 5  # of a seed whose node or process was lost
+RETRIES = 5  # of a program whose node or process was lost
 _REACH_S, _POLL_S = 5.0, 0.5
-_STOP = ".stop"
+_STOP_FILE = ".stop"
 
 
 @contextlib.contextmanager
 def connected(address: str | None) -> Iterator[None]:
-    """Connects to the cluster at `address` or RAY_ADDRESS, or starts one on this machine; or keeps what is connected.
+    """Connects to the cluster at `address` or RAY_ADDRESS, or starts one on this machine; keeps an open connection.
 
     Raises:
         SvslError: If the cluster cannot be reached.
@@ -47,13 +39,13 @@ def connected(address: str | None) -> Iterator[None]:
         yield
         return
     address = address or os.environ.get("RAY_ADDRESS") or "local"
-    quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    settings: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
     if address == "local":
-        quiet |= {"include_dashboard": False, "object_store_memory": 200 * 2**20}
+        settings |= {"include_dashboard": False, "object_store_memory": 200 * 2**20}
     else:
-        _reach(address)
+        _check_reachable(address)
     try:
-        ray.init(address=address, **quiet)
+        ray.init(address=address, **settings)
     except Exception as error:  # Ray raises many kinds
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise SvslError(f"Ray cluster {address!r} cannot be used: {reason[0]}") from None
@@ -63,8 +55,8 @@ def connected(address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
-def _reach(address: str) -> None:
-    """Knocks at the cluster's door: Ray itself would wait for minutes."""
+def _check_reachable(address: str) -> None:
+    """Fails fast if the cluster is unreachable; Ray itself would wait for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdigit()):
         if address != "auto":
@@ -79,144 +71,90 @@ def _reach(address: str) -> None:
         ) from None
 
 
-# ---- seeds ----------------------------------------------------------------------------------------------------------
+class RemoteFunction:
+    """A function whose calls run on the connected cluster, each again if its worker or node is lost."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self._remote = function, ray.remote(num_cpus=1, max_retries=-1)(_call)
+
+    def map(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """The result of each call, given its arguments, in order."""
+        results: list[Any] = ray.get([self._remote.remote(os.getcwd(), self._function, *args) for args in calls])
+        return results
 
 
-def run_on_ray(
-    made: Reproduction, address: str | None, workers: int | None, show: Show, stop: Callable[[], bool]
-) -> None:
-    """Works on all unfinished jobs as Ray tasks, in a folder that all nodes share.
+class RayBackend:
+    """Runs each program as a Ray task; see `Backend`.
 
-    A task whose node is lost is started again by Ray elsewhere and goes on from the run's last checkpoint.
+    A task whose node is lost is started again elsewhere by Ray. A file in the shared folder asks all of them to stop.
     """
-    wish = made.folder / _STOP
-    wish.unlink(missing_ok=True)
-    if not made.unfinished:
-        show(made.jobs)
-        return
-    with connected(address):
+
+    def __init__(self, folder: Path, address: str | None = None) -> None:
+        self._stop_file = folder.absolute() / _STOP_FILE
+        self._stop_file.unlink(missing_ok=True)
+        self._running: list[Any] = []
+        self._connection = contextlib.ExitStack()
+        self._connection.enter_context(connected(address))
+
+    def cores(self) -> Sequence[int]:
+        """The cluster's living nodes."""
         alive = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-        nodes = [node["Resources"].get("CPU", 0.0) for node in alive]
-        at_once = max(1, min(workers or int(sum(nodes)), len(made.unfinished)))
-        threads = max(1, min(int(max(nodes)), int(sum(nodes)) // at_once))
-        remote = ray.remote(num_cpus=threads, max_retries=RETRIES)(_work_remotely)
-        waiting, running = list(made.unfinished), dict[Any, Job]()
-        while waiting or running:
-            if stop() and not wish.exists():
-                wish.touch()
-            while waiting and len(running) < at_once and not wish.exists():
-                job = waiting.pop(0)
-                running[remote.remote(made.work(job, threads), os.getcwd())] = job
-            done, _ = ray.wait(list(running), timeout=_POLL_S) if running else ([], [])
-            for reference in done:
-                _settle(running.pop(reference), reference)
-            for job in running.values():
-                job.refresh()
-                job.state = "running"
-            show(made.jobs)
-            if wish.exists() and not running:
-                break
-        for job in waiting:
-            job.settle("stopped")
-        wish.unlink(missing_ok=True)
+        return [int(node["Resources"].get("CPU", 0.0)) for node in alive]
+
+    def start(self, program: Program) -> Any:
+        """Submits a task."""
+        remote = ray.remote(num_cpus=program.cores, max_retries=RETRIES)(_call)
+        self._running.append(remote.remote(os.getcwd(), _run, program, self._stop_file))
+        return self._running[-1]
+
+    def wait(self) -> list[tuple[Any, Ending]]:
+        """Waits for a task to end."""
+        ended, self._running = ray.wait(self._running, timeout=_POLL_S) if self._running else ([], [])
+        return [(reference, _ending(reference)) for reference in ended]
+
+    def request_stop(self) -> None:
+        """Creates the file that all tasks look for."""
+        self._stop_file.touch()
+
+    def close(self) -> None:
+        """Disconnects, which ends the tasks, unless the connection existed before."""
+        self._connection.close()
+        self._stop_file.unlink(missing_ok=True)
 
 
-def _work_remotely(work: Work, folder: str) -> str:
-    """One seed on some node: an empty string if it finished, else what happened; details are in the run's log."""
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # a user's `module:factory` lies there
-    wish, looked, found = Path(work.folder).parent / _STOP, -np.inf, False
-
-    def stop() -> bool:
-        nonlocal looked, found
-        if time.monotonic() - looked > _POLL_S:
-            looked, found = time.monotonic(), wish.exists()
-        return found
-
-    try:
-        return "" if train_and_evaluate(work, stop) else "stopped"
-    except SvslError as error:
-        text = f"svsl: {error}\n"
-    except Exception:
-        text = traceback.format_exc()
-    log = Path(work.folder) / "log.txt"
-    with contextlib.suppress(OSError), open(log, "a") as file:
-        file.write(text)
-    return "failed: " + text.strip().splitlines()[-1].removeprefix("svsl: ")
-
-
-def _settle(job: Job, reference: Any) -> None:
-    try:
-        told = ray.get(reference)
-    except Exception as error:  # the node or the worker was lost too often
-        first = (str(error).strip().splitlines() or [""])[0]
-        job.settle("failed", f"lost {RETRIES + 1} times ({type(error).__name__}: {first})")
-        return
-    if told.startswith("failed: "):
-        job.settle("failed", told.removeprefix("failed: ") or last_line(job.run.folder / "log.txt"))
-    else:
-        job.settle("stopped" if told else "finished")
-
-
-# ---- episodes -------------------------------------------------------------------------------------------------------
-
-_TASKS: dict[str, Task] = {}  # of a worker process: made once
-
-
-class RayTask:
-    """A task whose episodes run on a Ray cluster.
-
-    A batch is cut into shards of 16 episodes, each a Ray task that is run again if its worker or node is lost; outcomes
-    are gathered in order. A task that does not use its `rng` gives exactly what it gives locally. For one that does,
-    each shard draws from a generator of its own, made from one number of the run's generator and the shard's position:
-    repeatable and independent of the number of workers, but other noise than in a local run.
-
-    Args:
-        name: The task's name.
-        options: Passed to its factory.
-    """
-
-    def __init__(self, name: str, options: Mapping[str, object]) -> None:
-        self.name, self.options = name, dict(options)
-        self.local = make_task(name, **options)
-        self._remote = ray.remote(num_cpus=1, max_retries=-1)(_evaluate_shard)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "workers":  # the threads are the cluster's
-            raise AttributeError(name)
-        return getattr(self.local, name)
-
-    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
-        """Runs one episode per row, on the cluster."""
-        seed, starts = int(rng.integers(2**63)), range(0, len(contexts), SHARD)
-        if not len(starts):
-            return self.local.evaluate(contexts, parameters, rng)
-        found: list[Any] = ray.get(
-            [
-                self._remote.remote(
-                    self.name, self.options, contexts[s : s + SHARD], parameters[s : s + SHARD], (seed, s), os.getcwd()
-                )
-                for s in starts
-            ]
-        )
-        for part in found:
-            if isinstance(part, str):
-                raise SvslError(f"task {self.name!r} failed on a Ray worker: {part}")
-        return joined(found)
-
-
-def _evaluate_shard(
-    name: str, options: dict[str, object], contexts: Array, parameters: Array, key: tuple[int, int], folder: str
-) -> Outcome | str:
+def _call(folder: str, function: Callable[..., Any], *args: Any) -> Any:
+    """Calls a function on a node; modules in `folder`, where the user works, can be imported there."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    return function(*args)
+
+
+def _run(program: Program, stop_file: Path) -> tuple[int, str]:
+    """Runs a program on a node; returns its exit code and the last line of its output, all of which is in its log."""
+    last_check_s, stop_requested = -1.0, False
+
+    def stop() -> bool:
+        nonlocal last_check_s, stop_requested
+        if time.monotonic() - last_check_s > _POLL_S:
+            last_check_s, stop_requested = time.monotonic(), stop_file.exists()
+        return stop_requested
+
+    output = io.StringIO()
     try:
-        task = _TASKS.get(repr((name, options)))
-        if task is None:
-            task = make_task(name, **options)
-            if hasattr(task, "workers"):
-                task.workers = 1
-            _TASKS[repr((name, options))] = task
-        return task.evaluate(contexts, parameters, stream(*key))
-    except Exception as error:  # as text: the error's own class may not exist on the other side
-        return place_of(error)
+        with contextlib.redirect_stderr(output):
+            code = int(import_module(program.module).main(program.args, stop))
+    except Exception:
+        output.write(traceback.format_exc())
+        code = 1
+    with contextlib.suppress(OSError), open(program.log, "a") as log:
+        log.write(output.getvalue())
+    return code, (output.getvalue().strip().splitlines() or [""])[-1]
+
+
+def _ending(reference: Any) -> Ending:
+    try:
+        code, message = ray.get(reference)
+    except Exception as error:  # the node or the worker was lost too often
+        first = (str(error).strip().splitlines() or [""])[0]
+        return Ending("failed", f"lost {RETRIES + 1} times ({type(error).__name__}: {first})")
+    return Ending(ending(code).state, message)

@@ -85,7 +85,8 @@ def _cluster_task(options: TrainingOptions, config: RunConfig) -> Iterator[Task 
     if options.backend == "local":
         yield None
         return
-    from svsl.backends.ray_cluster import RayTask, connected
+    from svsl.backends.ray_cluster import connected
+    from svsl.tasks.remote import RayTask
 
     with connected(options.ray_address):
         yield RayTask(config.task, config.task_options)

@@ -1,1 +1,1 @@
-"""How good and how versatile a library is."""
+"""Metrics of a library on a task, and which components it needs."""

@@ -1,7 +1,8 @@
-"""How good and how versatile a library is: one place for every number the library reports."""
+"""Metrics of a library on a task; `METRICS` names them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +18,21 @@ ENTROPY_CONTEXTS, ENTROPY_SAMPLES = 400, 1000
 REPERTOIRE_CONTEXTS = 200
 
 
+def is_active(gating: Array) -> BoolArray:
+    """Returns which components are active, given gating probabilities `(..., K)`.
+
+    Active means a probability of at least 0.01 or, where hundreds of components share a context so that none reaches
+    it, the highest one there.
+    """
+    return np.asarray(gating >= np.minimum(ACTIVE_PROBABILITY, gating.max(axis=-1, keepdims=True)))
+
+
+# ---- executions -----------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Execution:
-    """Outcomes of a library on uniform contexts.
+    """Outcomes of a mixture on uniform contexts.
 
     Attributes:
         contexts: `(n, dc)`.
@@ -32,19 +45,21 @@ class Execution:
     sampled: Outcome
 
 
+def run_finite(
+    task: Task, contexts: Array, parameters: Array, rng: np.random.Generator, described: bool = False
+) -> Outcome:
+    """Runs episodes as `run_episodes` does; one with a NaN or infinite return counts as a failure."""
+    outcome = run_episodes(task, contexts, parameters, rng, described)
+    return finite_outcome(outcome, getattr(task, "penalty", None))
+
+
 def execute(mixture: Mixture, task: Task, count: int, rng: np.random.Generator) -> Execution:
     """Runs a mixture on `count` fresh uniform contexts, by component means and by sampled parameters."""
     contexts = uniform_contexts(task, count, rng)
     components = mixture.sample_components(contexts, rng)
-    penalty = getattr(task, "penalty", None)
-    outcomes = [
-        finite_outcome(run_episodes(task, contexts, parameters, rng), penalty)
-        for parameters in (
-            mixture.component_means(contexts, components),
-            mixture.sample_parameters(contexts, components, rng),
-        )
-    ]
-    return Execution(contexts, *outcomes)
+    means = mixture.component_means(contexts, components)
+    samples = mixture.sample_parameters(contexts, components, rng)
+    return Execution(contexts, *(run_finite(task, contexts, parameters, rng) for parameters in (means, samples)))
 
 
 def mixture_entropy(mixture: Mixture, contexts: Array, samples: int, rng: np.random.Generator) -> Array:
@@ -64,9 +79,9 @@ def success_map(
 ) -> Array:
     """Success of component means over a grid of two context dimensions: `(cells, cells)`, the second dimension first.
 
-    In each cell every component with a gating probability of at least 0.01 is run once and counts with that
-    probability: the expectation that the paper estimates from 100 draws. Further context dimensions are drawn
-    uniformly, `repeats` times. NaN where no context is valid.
+    In each cell every active component is run once and counts with its gating probability: the expectation that the
+    paper estimates from 100 draws. Further context dimensions are drawn uniformly, `repeats` times. NaN where no
+    context is valid.
     """
     low, high = np.asarray(task.context_low), np.asarray(task.context_high)
     centres = (np.arange(cells) + 0.5) / cells
@@ -75,28 +90,30 @@ def success_map(
     contexts[:, list(dims)] = np.tile(grid, (repeats, 1))
     contexts = low + (high - low) * contexts
     gating = library.gating(contexts)
-    most = gating.max(axis=1, keepdims=True)  # hundreds may share a context
-    gating = np.where(gating >= np.minimum(ACTIVE_PROBABILITY, most), gating, 0.0)
+    gating = np.where(is_active(gating), gating, 0.0)
     gating /= gating.sum(axis=1, keepdims=True)
     rows, components = np.nonzero(gating)
     means = library.mixture.component_means(contexts[rows], components)
-    success = run_episodes(task, contexts[rows], means, rng).success
+    success = run_finite(task, contexts[rows], means, rng).success
     expected = np.bincount(rows, weights=gating[rows, components] * success, minlength=len(contexts))
     valid = valid_contexts(task, contexts).reshape(repeats, cells, cells)
     total = np.where(valid, expected.reshape(repeats, cells, cells), 0.0).sum(axis=0)
     return np.where(valid.any(axis=0), total / np.maximum(valid.sum(axis=0), 1), np.nan)
 
 
+# ---- the repertoire -------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Repertoire:
-    """Every component's mean executed in every context of a sample: what the library could do, with its gating.
+    """Every component's mean executed in every context of a sample: what the library can do, with its gating.
 
     Attributes:
         gating: `(n, K)`.
         success: `(n, K)` bool.
-        modes: `(n, K)`, the task's name for the kind of behaviour, or None if it names none.
-        paths: `(n, K, d)`, what a behaviour looks like, scaled so that a root mean square distance of 1 is a clear
-            difference; or None if the task does not say.
+        modes: `(n, K)`, the task's name for the kind of behaviour; None if it names none.
+        paths: `(n, K, d)`, the shape of each behaviour, scaled so that a root mean square distance of 1 is a clear
+            difference; None if the task does not provide it.
     """
 
     gating: Array
@@ -110,8 +127,8 @@ def repertoire(library: SkillLibrary, task: Task, contexts: Array, rng: np.rando
     count, components = len(contexts), len(library)
     repeated = np.repeat(contexts, components, axis=0)
     means = library.mixture.component_means(repeated, np.tile(np.arange(components), count))
-    # a task that names its modes at a cost does so in `describe` instead of `evaluate`
-    outcome = run_episodes(task, repeated, means, rng, described=True)
+    # a task for which naming modes is slow does so in `describe` instead of `evaluate`
+    outcome = run_finite(task, repeated, means, rng, described=True)
     modes, paths = outcome.info.get("mode"), outcome.info.get("path")
     return Repertoire(
         library.gating(contexts),
@@ -121,40 +138,43 @@ def repertoire(library: SkillLibrary, task: Task, contexts: Array, rng: np.rando
     )
 
 
-def solving_shares(found: Repertoire) -> Array:
-    """Gating probabilities of the components that succeed, normalised; rows without success are zero: `(n, K)`."""
-    shares = np.where(found.success, found.gating, 0.0)
+def success_shares(repertoire: Repertoire) -> Array:
+    """Gating among the components that succeed, `(n, K)`; a row without success is zero."""
+    shares = np.where(repertoire.success, repertoire.gating, 0.0)
     total = shares.sum(axis=1, keepdims=True)
     return shares / np.where(total > 0, total, 1.0)
 
 
-def behaviour_entropy(found: Repertoire) -> float:
-    """Entropy of the modes of successes, divided by the log of the number of modes ever seen, averaged over contexts.
+def behaviour_entropy(repertoire: Repertoire) -> float | None:
+    """Entropy of the modes of successes, divided by the log of the number of modes seen, averaged over contexts.
 
-    0: one way in each context (or none); 1: every context is solved in every way, equally often.
+    0: one mode per context (or none); 1: every context is solved in every mode, equally often. None if the task names
+    no modes or nothing succeeds.
     """
-    if found.modes is None or not found.success.any():
-        return float("nan")
-    names, index = np.unique(np.where(found.success, found.modes, found.modes[found.success][0]), return_inverse=True)
+    success, modes = repertoire.success, repertoire.modes
+    if modes is None or not success.any():
+        return None
+    names, index = np.unique(np.where(success, modes, modes[success][0]), return_inverse=True)
     if len(names) == 1:
         return 0.0
-    shares = solving_shares(found)
+    shares = success_shares(repertoire)
     per_mode = np.stack([np.where(index.reshape(shares.shape) == m, shares, 0.0).sum(1) for m in range(len(names))], 1)
     return float(_entropy(per_mode).mean() / np.log(len(names)))
 
 
-def vendi_score(found: Repertoire) -> float:
+def vendi_score(repertoire: Repertoire) -> float | None:
     """Effective number of different successful paths in a context, averaged over contexts (0 where none succeeds).
 
     The exponential of the entropy of the eigenvalues of `sqrt(p_i p_j) exp(-d_ij^2 / 2)`, with `p` the gating among the
-    successes and `d` the root mean square distance of two paths in the task's unit (Friedman and Dieng, 2023).
+    successes and `d` the root mean square distance of two paths in the task's unit (Friedman and Dieng, 2023). None if
+    the task provides no paths.
     """
-    if found.paths is None:
-        return float("nan")
-    scores = np.zeros(len(found.gating))
-    for row, shares in enumerate(solving_shares(found)):
+    if repertoire.paths is None:
+        return None
+    scores = np.zeros(len(repertoire.gating))
+    for row, shares in enumerate(success_shares(repertoire)):
         used = np.flatnonzero(shares > 1e-6)
-        paths, p = found.paths[row, used], shares[used]
+        paths, p = repertoire.paths[row, used], shares[used]
         distance_sq = ((paths[:, None] - paths[None]) ** 2).mean(axis=2)
         kernel = np.exp(-0.5 * distance_sq) * np.sqrt(p[:, None] * p)
         if len(used):
@@ -162,14 +182,14 @@ def vendi_score(found: Repertoire) -> float:
     return float(scores.mean())
 
 
-def success_without_top(found: Repertoire) -> float:
-    """Expected success if the most probable component of each context is taken away and the gating renormalised."""
-    if found.gating.shape[1] == 1:
+def success_without_top(repertoire: Repertoire) -> float:
+    """Expected success if the most probable component of each context is removed and the gating renormalised."""
+    if repertoire.gating.shape[1] == 1:
         return 0.0
-    rest = found.gating.copy()
+    rest = repertoire.gating.copy()
     rest[np.arange(len(rest)), rest.argmax(axis=1)] = 0.0
     total = rest.sum(axis=1)
-    expected = (rest * found.success).sum(axis=1) / np.where(total > 0, total, 1.0)
+    expected = (rest * repertoire.success).sum(axis=1) / np.where(total > 0, total, 1.0)
     return float(expected.mean())
 
 
@@ -178,56 +198,67 @@ def _entropy(probabilities: Array) -> Array:
     return -(probabilities * np.log(np.where(probabilities > 0, probabilities, 1.0))).sum(axis=-1)
 
 
-def evaluate(
-    library: SkillLibrary, task: Task, rng: np.random.Generator, contexts: int = 2000
-) -> dict[str, float | dict[str, float] | None]:
-    """The numbers of `svsl eval`.
+# ---- all metrics ----------------------------------------------------------------------------------------------------
 
-    Args:
-        library: What to evaluate.
-        task: On which task.
-        rng: All randomness of the evaluation.
-        contexts: Number of fresh uniform contexts.
 
-    Returns:
-        `return_mean`, `success_rate`: executing the mean of a component drawn by the gating.
-        `return_sampled`, `success_sampled`: executing drawn parameters.
-        `mixture_entropy`: entropy of `pi(theta|c)`, averaged over contexts.
-        `coverage`: share of contexts where the mean of the most probable component succeeds.
-        `coverage_any`: share of contexts where the mean of any component succeeds.
-        `active_components`: components with a gating probability of at least 0.01, averaged over contexts.
-        `gating_entropy`: entropy of `pi(o|c)` in nats, averaged over contexts.
-        `behaviour_entropy`, `vendi_score`, `success_without_top`: see the functions of these names; None where the task
-            has no modes or paths.
-        `diagnostics`: means of the task's own named diagnostics, executing component means, where they are defined.
+@dataclass(frozen=True)
+class Trial:
+    """All executions from which the metrics of a library are computed.
+
+    Attributes:
+        execution: On `n` fresh uniform contexts.
+        gating: `(n, K)` in the same contexts.
+        most_probable: Outcome of the mean of the most probable component, in the same contexts.
+        entropies: Of `pi(theta|c)`, in the first of these contexts.
+        repertoire: In the first of these contexts.
     """
+
+    execution: Execution
+    gating: Array
+    most_probable: Outcome
+    entropies: Array
+    repertoire: Repertoire
+
+
+METRICS: dict[str, Callable[[Trial], float | None]] = {
+    # executing the mean of a component drawn by the gating
+    "return_mean": lambda trial: float(trial.execution.mean.returns.mean()),
+    "success_rate": lambda trial: float(trial.execution.mean.success.mean()),
+    # executing sampled parameters
+    "return_sampled": lambda trial: float(trial.execution.sampled.returns.mean()),
+    "success_sampled": lambda trial: float(trial.execution.sampled.success.mean()),
+    # entropy of pi(theta|c) in nats, averaged over contexts
+    "mixture_entropy": lambda trial: float(trial.entropies.mean()),
+    # share of contexts where the mean of the most probable component succeeds
+    "coverage": lambda trial: float(trial.most_probable.success.mean()),
+    # number of active components, averaged over contexts
+    "active_components": lambda trial: float(is_active(trial.gating).sum(axis=1).mean()),
+    # share of contexts where the mean of any component succeeds
+    "coverage_any": lambda trial: float(trial.repertoire.success.any(axis=1).mean()),
+    # entropy of pi(o|c) in nats, averaged over contexts
+    "gating_entropy": lambda trial: float(_entropy(trial.gating).mean()),
+    "behaviour_entropy": lambda trial: behaviour_entropy(trial.repertoire),
+    "vendi_score": lambda trial: vendi_score(trial.repertoire),
+    "success_without_top": lambda trial: success_without_top(trial.repertoire),
+}
+
+
+def run_trial(library: SkillLibrary, task: Task, rng: np.random.Generator, contexts: int = 2000) -> Trial:
+    """Executes a library in `contexts` fresh uniform contexts; all randomness comes from `rng`."""
     mixture = library.mixture
-    result = execute(mixture, task, contexts, rng)
-    gating = np.exp(mixture.log_gating(result.contexts))
-    best = mixture.component_means(result.contexts, gating.argmax(axis=1))
-    entropy = mixture_entropy(mixture, result.contexts[:ENTROPY_CONTEXTS], ENTROPY_SAMPLES, rng)
-    found = repertoire(library, task, result.contexts[:REPERTOIRE_CONTEXTS], rng)
-    numeric = {name: v for name, v in result.mean.info.items() if v.dtype.kind in "biuf" and v.ndim == 1}
+    execution = execute(mixture, task, contexts, rng)
+    gating = np.exp(mixture.log_gating(execution.contexts))
+    best = mixture.component_means(execution.contexts, gating.argmax(axis=1))
+    entropies = mixture_entropy(mixture, execution.contexts[:ENTROPY_CONTEXTS], ENTROPY_SAMPLES, rng)
+    behaviours = repertoire(library, task, execution.contexts[:REPERTOIRE_CONTEXTS], rng)
+    return Trial(execution, gating, run_finite(task, execution.contexts, best, rng), entropies, behaviours)
+
+
+def diagnostics(trial: Trial) -> dict[str, float]:
+    """Means of the task's named diagnostics, executing component means, where they are defined."""
+    numeric = {name: v for name, v in trial.execution.mean.info.items() if v.dtype.kind in "biuf" and v.ndim == 1}
     return {
-        "return_mean": float(result.mean.returns.mean()),
-        "success_rate": float(result.mean.success.mean()),
-        "return_sampled": float(result.sampled.returns.mean()),
-        "success_sampled": float(result.sampled.success.mean()),
-        "mixture_entropy": float(entropy.mean()),
-        "coverage": float(run_episodes(task, result.contexts, best, rng).success.mean()),
-        "active_components": float((gating >= ACTIVE_PROBABILITY).sum(axis=1).mean()),
-        "coverage_any": float(found.success.any(axis=1).mean()),
-        "gating_entropy": float(_entropy(gating).mean()),
-        "behaviour_entropy": _none_if_nan(behaviour_entropy(found)),
-        "vendi_score": _none_if_nan(vendi_score(found)),
-        "success_without_top": success_without_top(found),
-        "diagnostics": {
-            name: float(np.nanmean(finite))
-            for name, values in numeric.items()
-            if np.isfinite(finite := np.asarray(values, dtype=np.float64)).any()
-        },
+        name: float(np.nanmean(values))
+        for name, values in ((name, np.asarray(v, dtype=np.float64)) for name, v in numeric.items())
+        if np.isfinite(values).any()
     }
-
-
-def _none_if_nan(value: float) -> float | None:
-    return None if np.isnan(value) else value

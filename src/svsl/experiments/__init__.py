@@ -1,1 +1,1 @@
-"""The paper's comparisons: as data, their runner, and the report."""
+"""The experiments of the paper: their definitions, runner, worker and report."""

@@ -1,4 +1,4 @@
-"""The comparisons of the paper as data: what is trained, how often, what is drawn, and what the paper claims."""
+"""The experiments of the paper as data: what is trained, how often, which figures, and what the paper claims."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Arm:
 
     Attributes:
         label: Its name in folders, tables and figures.
-        task: Trained on.
-        learner: By which method.
-        preset: Its settings; the task's first (the paper's) unless told.
-        settings: Differences from the preset.
-        task_options: Differences from the preset's task.
+        task: Name of the task.
+        learner: Name of the learner.
+        preset: Name of the preset (default: the task's first, the paper's).
+        settings: Changes to the preset's settings.
+        task_options: Changes to the preset's task options.
     """
 
     label: str
@@ -48,7 +48,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, in our words, and the metrics that show what came out here."""
+    """A claim of the paper, paraphrased, and the metrics that test it."""
 
     paper: str
     metrics: tuple[str, ...]
@@ -56,19 +56,19 @@ class Claim:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A comparison.
+    """A comparison of several arms.
 
     Attributes:
         title: One line.
         arms: What is compared.
-        seeds: How many of each at full size.
-        claims: Of the paper.
-        figures: Names of `svsl.experiments.report.FIGURES`.
-        metrics: Columns of the table.
-        panels: Option of the task whose values have learning curves of their own.
+        seeds: Seeds per arm at full size.
+        claims: The paper's claims.
+        figures: Names in `svsl.experiments.report.FIGURES`.
+        metrics: Metrics in the table.
+        panels: Task option whose values get separate panels of learning curves.
         equal_budgets: Give every other learner as many episodes as svsl plans, instead of its preset's.
-        shrink_iterations: At a smaller scale, also train each component for a shorter time. A half-trained component
-            shows nothing, but on simulated tasks a whole one takes minutes.
+        shrink_iterations: At a smaller scale, also train each component for fewer iterations. A half-trained component
+            shows little, but on simulated tasks a whole one takes minutes.
     """
 
     title: str
@@ -197,23 +197,23 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def find_experiment(name: str) -> Experiment:
-    """The experiment called `name`.
+    """Returns the experiment called `name`.
 
     Raises:
-        SvslError: If there is none.
+        SvslError: If it does not exist.
     """
     if name not in EXPERIMENTS:
-        raise SvslError(f"unknown experiment {name!r}; experiments: {', '.join(EXPERIMENTS)} (--list tells more)")
+        raise SvslError(f"unknown experiment {name!r}; experiments: {', '.join(EXPERIMENTS)} (see --list)")
     return EXPERIMENTS[name]
 
 
 def shrunk(full: int, scale: float, kind: str, power: float = 0.5) -> int:
-    """`full` times a power of the scale, not below what makes sense, not above `full`."""
+    """`full` times a power of the scale, at least the minimum of its kind and at most `full`."""
     return min(full, max(_LEAST[kind], round(full * scale**power)))
 
 
 def seeds_of(experiment: Experiment, scale: float) -> int:
-    """How many seeds unless told: the paper's at full size, fewer (at least two) below."""
+    """Default number of seeds: the paper's at full size, fewer (at least two) at a smaller scale."""
     return shrunk(experiment.seeds, scale, "seeds", 1.0)
 
 
@@ -221,7 +221,7 @@ def plan(experiment: Experiment, seeds: int, scale: float) -> dict[Arm, list[Run
     """The configurations of all runs.
 
     Raises:
-        SvslError: If a task, a learner or a preset is not there.
+        SvslError: If a task, a learner or a preset does not exist.
     """
     configs = {arm: arm_config(arm, scale, experiment.shrink_iterations) for arm in experiment.arms}
     if experiment.equal_budgets:
@@ -233,11 +233,11 @@ def plan(experiment: Experiment, seeds: int, scale: float) -> dict[Arm, list[Run
 def arm_config(arm: Arm, scale: float = 1.0, shrink_iterations: bool = True) -> RunConfig:
     """The configuration of an arm's first run.
 
-    `scale` shrinks components in proportion and, if wanted, the iterations of each by its square root. Learners that
-    train all components at once have their iterations shrunk by both.
+    `scale` shrinks the number of components in proportion and, if requested, the iterations of each by its square root.
+    For learners that train all components at once, both factors apply to the iterations.
 
     Raises:
-        SvslError: If the task, the learner or the preset is not there.
+        SvslError: If the task, the learner or the preset does not exist.
     """
     config = preset_config(arm.task, arm.learner, arm.preset, arm.task_options, arm.settings)
     settings = _scaled(config.settings, scale, 0.5 if shrink_iterations else 0.0)

@@ -1,4 +1,4 @@
-"""The report of a reproduction: figures, tables and one page that stands alone."""
+"""The report of a reproduction: figures, tables and a self-contained page."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from svsl.evaluation.metrics import success_map
+from svsl.errors import SvslError
+from svsl.evaluation.metrics import run_finite, success_map
 from svsl.experiments.reproduction import Reproduction
 from svsl.model.files import write_bytes
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.model.random import stream
 from svsl.model.version import __version__
-from svsl.runs.comparison import Group, Table, in_words, seeds_in_words, summary_table, to_csv, to_markdown
+from svsl.runs.comparison import Group, Table, describe_seeds, format_summary, summary_table, to_csv, to_markdown
 from svsl.runs.config import PLOT_STREAM
 from svsl.show.plots import plot_side_by_side
 from svsl.show.plots.contexts import draw_contexts, draw_success_map, name_axes
 from svsl.show.plots.learning import draw_learning, plot_learning
 from svsl.show.plots.skills import draw_ball_heights
 from svsl.show.plots.style import save_figure
-from svsl.tasks.base import Task, run_episodes
-from svsl.tasks.simulated import SimulatedTask
+from svsl.tasks.base import Task
 
 _MODE_CONTEXTS, _MODE_DRAWS = 12, 100
 _CELLS = 20
@@ -38,49 +39,50 @@ _PACKAGES = ("numpy", "scipy", "mujoco", "matplotlib", "safetensors")
 Figures = list[tuple[Path, str]]  # a file and its caption
 
 
-def write_report(made: Reproduction, command: str) -> list[tuple[str, Path]]:
-    """Writes `figures/`, `table.md`, `table.csv` and `report.html` into the folder; returns what is where."""
-    groups = made.groups
-    table = summary_table(groups, made.experiment.metrics, made.contexts) if groups else {}
+def write_report(reproduction: Reproduction, command: str) -> list[tuple[str, Path]]:
+    """Writes `figures/`, `table.md`, `table.csv` and `report.html` into the folder; returns their kinds and paths."""
+    groups = reproduction.groups
+    table = summary_table(groups, reproduction.experiment.metrics, reproduction.contexts) if groups else {}
     figures: Figures = []
     sections: list[str] = []
-    for name in made.experiment.figures if groups else ():
-        drawn, section = FIGURES[name](made, groups)
+    for name in reproduction.experiment.figures if groups else ():
+        drawn, section = FIGURES[name](reproduction, groups)
         figures += drawn
         sections += section
     files = {
-        "table.md": to_markdown(groups, table, made.experiment.metrics),
+        "table.md": to_markdown(groups, table, reproduction.experiment.metrics),
         "table.csv": to_csv(table),
-        "report.html": _page(made, groups, table, figures, sections, command),
+        "report.html": _page(reproduction, groups, table, figures, sections, command),
     }
     for name, text in files.items():
-        write_bytes(made.folder / name, text.encode())
+        write_bytes(reproduction.folder / name, text.encode())
     return [
         *(("figure", path) for path, _ in figures),
-        ("table", made.folder / "table.md"),
-        ("table", made.folder / "table.csv"),
-        ("report", made.folder / "report.html"),
+        ("table", reproduction.folder / "table.md"),
+        ("table", reproduction.folder / "table.csv"),
+        ("report", reproduction.folder / "report.html"),
     ]
 
 
 # ---- figures --------------------------------------------------------------------------------------------------------
 
 
-def _learning(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
-    path = plot_learning(groups, made.folder / "figures" / "learning.png", panels=made.experiment.panels)
+def _learning(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
+    folder, panels = reproduction.folder, reproduction.experiment.panels
+    path = plot_learning(groups, folder / "figures" / "learning.png", panels=panels)
     return [(path, "Return and success on fresh contexts over episodes, executing component means.")], []
 
 
-def _entropy(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
+def _entropy(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
     figure = Figure(figsize=(6, 4), layout="constrained")
     draw_learning(figure.subplots(), groups, "mixture_entropy", robust=False)
-    path = save_figure(figure, made.folder / "figures" / "entropy.png")
+    path = save_figure(figure, reproduction.folder / "figures" / "entropy.png")
     return [(path, "Expected entropy of the mixture in nats over episodes (a new component raises it).")], []
 
 
-def _postures(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
+def _postures(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
     libraries = [(group.runs[0].folder.name, group.runs[0].load_library()) for group in groups]
-    path = plot_side_by_side(libraries, made.folder / "figures" / "postures.png")
+    path = plot_side_by_side(libraries, reproduction.folder / "figures" / "postures.png")
     caption = (
         "First seed of each method. Above: mean postures of the components among 100 draws for six goals; below: their "
         "context distributions, with crosses where the most probable component fails."
@@ -88,8 +90,8 @@ def _postures(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, lis
     return [(path, caption)], []
 
 
-def _contexts(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
-    """Context distributions, a column a method and a row for each two dimensions: the paper's Figure 2c, d."""
+def _contexts(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
+    """Context distributions, one column per method and one row per two dimensions: the paper's Figure 2c, d."""
     first_dims = range(0, _first(groups[0])[0].context_dim, 2)
     figure = Figure(figsize=(5.0 * len(groups), 4.7 * len(first_dims)), layout="constrained")
     for column, group in enumerate(groups):
@@ -98,11 +100,11 @@ def _contexts(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, lis
             axes = figure.add_subplot(len(first_dims), len(groups), row * len(groups) + column + 1)
             draw_contexts(axes, library, task, dim=dim)
             axes.set_title(f"{group.label}: {axes.get_title()}", fontsize=10)
-    path = save_figure(figure, made.folder / "figures" / "contexts.png")
+    path = save_figure(figure, reproduction.folder / "figures" / "contexts.png")
     return [(path, "Context distributions of the first seeds; crosses: the most probable component fails.")], []
 
 
-def _success(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
+def _success(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
     """Success over the context box, averaged over seeds: the paper's Figure 2e, f."""
     figure = Figure(figsize=(4.8 * len(groups), 4.0), layout="constrained")
     for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
@@ -114,25 +116,26 @@ def _success(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list
         draw_success_map(axes, np.mean(maps, axis=0), low, high)
         axes.set_title(f"{group.label}: {axes.get_title()}", fontsize=10)
         name_axes(axes, task)
-    path = save_figure(figure, made.folder / "figures" / "success.png")
+    path = save_figure(figure, reproduction.folder / "figures" / "success.png")
     return [(path, "Success over the context box, executing component means by the gating; mean over seeds.")], []
 
 
-def _balls(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
-    """Heights of the ball in the context where the library shows most modes: the paper's Figure 2g."""
+def _balls(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
+    """Heights of the ball in the context with the most modes: the paper's Figure 2g."""
     figure = Figure(figsize=(5.4 * len(groups), 4.0), layout="constrained")
     for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
         library, task = _first(group)
-        assert isinstance(task, SimulatedTask)
+        if not hasattr(task, "trajectory"):
+            raise SvslError(f"figure balls: {group.runs[0].config.task} does not simulate a ball")
         contexts = mode_contexts(task)
-        shown = [len(modes) for modes in modes_seen(library, task, contexts, stream(0, PLOT_STREAM, 5))]
-        draw_ball_heights(axes, library, task, contexts[int(np.argmax(shown))])
+        mode_counts = [len(modes) for modes in modes_seen(library, task, contexts, stream(0, PLOT_STREAM, 5))]
+        draw_ball_heights(axes, library, task, contexts[int(np.argmax(mode_counts))])
         axes.set_title(f"{group.label}, {axes.get_title()}", fontsize=10)
-    path = save_figure(figure, made.folder / "figures" / "balls.png")
-    return [(path, "Height of the ball, one curve a component, in the context solved in most ways; first seeds.")], []
+    path = save_figure(figure, reproduction.folder / "figures" / "balls.png")
+    return [(path, "Height of the ball, one curve per component, in the context with the most modes; first seeds.")], []
 
 
-def _modes(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
+def _modes(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
     """Kinds of successful behaviour in twelve contexts: the paper's qualitative comparison with LaDiPS."""
     columns = {}
     for group in groups:
@@ -143,7 +146,7 @@ def _modes(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[s
     for index, context in enumerate(contexts):
         cells = [", ".join(f"{name} {share}" for name, share in seen[index].items()) for seen in columns.values()]
         rows.append([" ".join(f"{value:.2f}" for value in context), *(cell or "no success" for cell in cells)])
-    title = f"Kinds of success in {_MODE_CONTEXTS} contexts ({_MODE_DRAWS} draws of a component, first seeds)"
+    title = f"Kinds of success in {_MODE_CONTEXTS} contexts ({_MODE_DRAWS} draws per context, first seeds)"
     return [], [f"<h2>{html.escape(title)}</h2>" + _html_table(rows)]
 
 
@@ -178,7 +181,7 @@ def modes_seen(library: SkillLibrary, task: Task, contexts: Array, rng: np.rando
         np.stack([np.repeat(np.arange(len(contexts)), _MODE_DRAWS), components]), axis=1, return_inverse=True
     )
     rows = contexts[pairs[0]]
-    outcome = run_episodes(task, rows, library.mixture.component_means(rows, pairs[1]), rng, described=True)
+    outcome = run_finite(task, rows, library.mixture.component_means(rows, pairs[1]), rng, described=True)
     counts = np.bincount(index.ravel(), minlength=pairs.shape[1])
     seen: list[dict[str, int]] = [{} for _ in contexts]
     for pair in np.flatnonzero(outcome.success):
@@ -188,7 +191,8 @@ def modes_seen(library: SkillLibrary, task: Task, contexts: Array, rng: np.rando
     return seen
 
 
-def _first(group: Group) -> tuple[SkillLibrary, Task]:
+def _first(group: Group) -> tuple[SkillLibrary, Any]:
+    """The library and the task of the first seed; `Any`, because some figures need more than `Task` has."""
     return group.runs[0].load_library(), group.runs[0].config.make_task()
 
 
@@ -205,17 +209,22 @@ figcaption, .small { font-size: 13px; color: #555 } .failed { color: #a02020 } c
 
 
 def _page(
-    made: Reproduction, groups: Sequence[Group], table: Table, figures: Figures, sections: list[str], command: str
+    reproduction: Reproduction,
+    groups: Sequence[Group],
+    table: Table,
+    figures: Figures,
+    sections: list[str],
+    command: str,
 ) -> str:
-    size = "the paper's size" if made.scale == 1 else f"at {made.scale:g} of the paper's size"
-    hint = "" if made.scale == 1 else " A small scale shows that everything works, not how well the methods do."
-    failed = [job for job in made.jobs if job.state == "failed"]
+    size = "the paper's size" if reproduction.scale == 1 else f"at {reproduction.scale:g} of the paper's size"
+    hint = " A small scale shows that everything works, not how well." if reproduction.scale < 1 else ""
+    failed = [job for job in reproduction.jobs if job.state == "failed"]
     body = [
-        f"<h1>{html.escape(made.experiment.title)}</h1>",
-        f"<p>{made.seeds} seeds of each method, {size}.{hint}</p>",
+        f"<h1>{html.escape(reproduction.experiment.title)}</h1>",
+        f"<p>{reproduction.seeds} seeds of each method, {size}.{hint}</p>",
         *(f"<p class=failed>{html.escape(f'{j.run.folder.name} failed: {j.message}')}</p>" for j in failed),
-        "<h2>The paper's claims and what came out here</h2>",
-        _html_table([["the paper says", "here: mean ± two standard errors"], *_claims(made, groups, table)], raw=True),
+        "<h2>The paper's claims and the results here</h2>",
+        _html_table(_claims(reproduction, groups, table), raw=True),
         "<h2>Figures</h2>" if figures else "",
         *(
             f'<figure><img src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}" '
@@ -225,11 +234,11 @@ def _page(
         *sections,
         "<h2>All numbers</h2>",
         "<p class=small>Mean ± two standard errors; interquartile mean [95 % bootstrap interval].</p>",
-        _html_table(_numbers(groups, table, made.experiment.metrics), raw=True),
-        "<h2>Settings</h2>" + _html_table(_settings(made)),
+        _html_table(_numbers(groups, table, reproduction.experiment.metrics), raw=True),
+        "<h2>Settings</h2>" + _html_table(_settings(reproduction)),
         "<h2>How this was made</h2>" + _html_table(_origin(command)),
     ]
-    head = f"<meta charset=utf-8><title>{html.escape(made.name)}</title><style>{_STYLE}</style>"
+    head = f"<meta charset=utf-8><title>{html.escape(reproduction.name)}</title><style>{_STYLE}</style>"
     return f"<!doctype html><html lang=en><head>{head}</head><body>\n" + "\n".join(body) + "\n</body></html>\n"
 
 
@@ -241,27 +250,27 @@ def _html_table(rows: Sequence[Sequence[str]], raw: bool = False) -> str:
     return f"<table><tr>{cells(rows[0], 'th')}</tr>{body}</table>"
 
 
-def _claims(made: Reproduction, groups: Sequence[Group], table: Table) -> list[list[str]]:
-    rows = []
-    for claim in made.experiment.claims:
+def _claims(reproduction: Reproduction, groups: Sequence[Group], table: Table) -> list[list[str]]:
+    rows = [["the paper", "here: mean ± two standard errors"]]
+    for claim in reproduction.experiment.claims:
         lines = []
         for metric in claim.metrics:
-            own = [f"{html.escape(g.label)} {in_words(table[g.label][metric])[0]}" for g in groups]
+            own = [f"{html.escape(g.label)} {format_summary(table[g.label][metric])[0]}" for g in groups]
             lines.append(f"<b>{metric}</b>: " + "; ".join(own))
         rows.append([html.escape(claim.paper), "<br>".join(lines)])
     return rows
 
 
 def _numbers(groups: Sequence[Group], table: Table, metrics: Sequence[str]) -> list[list[str]]:
-    """One row a metric, one column a method."""
-    head = ["", *(f"{html.escape(g.label)}<br>{seeds_in_words(g)}" for g in groups)]
-    return [head, *([m, *("<br>".join(in_words(table[g.label][m])) for g in groups)] for m in metrics)]
+    """One row per metric, one column per method."""
+    head = ["", *(f"{html.escape(g.label)}<br>{describe_seeds(g)}" for g in groups)]
+    return [head, *([m, *("<br>".join(format_summary(table[g.label][m])) for g in groups)] for m in metrics)]
 
 
-def _settings(made: Reproduction) -> list[list[str]]:
+def _settings(reproduction: Reproduction) -> list[list[str]]:
     rows = [["method", "task", "learner", "settings"]]
-    for arm in made.arms:
-        config = next(job.run.config for job in made.jobs if job.arm is arm)
+    for arm in reproduction.experiment.arms:
+        config = next(job.run.config for job in reproduction.jobs if job.arm is arm)
         settings = {**config.task_options, **asdict(config.settings)}
         text = ", ".join(f"{name} {json.dumps(value)}" for name, value in settings.items())
         rows.append([arm.label, config.task, config.learner, text])

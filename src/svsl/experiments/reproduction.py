@@ -1,32 +1,23 @@
-"""Runs all seeds of an experiment, each in a process of its own, and goes on wherever it was stopped."""
+"""An experiment in a folder: one job for each arm and seed, resumed wherever it was stopped."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from svsl.backends.base import Program
 from svsl.errors import SvslError
 from svsl.experiments.catalogue import EVALUATION_CONTEXTS, Arm, Experiment, plan, planned_episodes, shrunk
-from svsl.experiments.worker import STOPPED, Work
-from svsl.model.files import folder_lock, write_bytes
+from svsl.model.files import write_bytes
 from svsl.runs.comparison import Group
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
-
-RESTARTS = 2  # of a worker the system killed
-_POLL_S = 0.1
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+from svsl.runs.locks import folder_lock
 
 State = Literal["waiting", "running", "finished", "stopped", "failed"]
 
@@ -36,13 +27,13 @@ class Job:
     """One run of the experiment.
 
     Attributes:
-        arm: To which side of the comparison it belongs.
-        run: Its folder.
-        planned: Episodes it will ask for; NaN if not known.
-        state: Where it stands.
+        arm: The arm it belongs to.
+        run: Its run.
+        planned: Episodes it will run, NaN if unknown.
+        state: Its current state.
         work: Share done, 0 to 1.
-        episodes: Asked for so far.
-        restarts: How often its worker was killed and started again.
+        episodes: Episodes so far.
+        restarts: How often its worker was killed and restarted.
         message: Why it failed.
     """
 
@@ -55,20 +46,32 @@ class Job:
     restarts: int = 0
     message: str = ""
 
+    @property
+    def log(self) -> Path:
+        """Output of its worker."""
+        return self.run.folder / "log.txt"
+
     def refresh(self) -> None:
-        """Reads what the worker left word of."""
+        """Reads the progress its worker has written."""
         try:
-            told = json.loads((self.run.folder / ".progress.json").read_text())
-            self.work, self.episodes = float(told["work"]), int(told["episodes"])
+            progress = json.loads((self.run.folder / ".progress.json").read_text())
+            self.work, self.episodes = float(progress["work"]), int(progress["episodes"])
         except (OSError, ValueError, KeyError, TypeError):
             return
 
     def settle(self, state: State, message: str = "") -> None:
-        """Notes the end of its worker."""
+        """Sets the state after its worker has ended."""
         self.refresh()
         self.state, self.message = state, message
         if state == "finished":
             self.work = 1.0
+
+
+def overall_progress(jobs: Sequence[Job]) -> float:
+    """Share of all episodes that is done, 0 to 1."""
+    known = not any(math.isnan(job.planned) for job in jobs)
+    weights = [job.planned if known else 1.0 for job in jobs]
+    return sum(w * job.work for w, job in zip(weights, jobs, strict=True)) / sum(weights)
 
 
 @dataclass(frozen=True)
@@ -77,12 +80,12 @@ class Reproduction:
 
     Attributes:
         name: The experiment's name.
-        experiment: What is compared.
-        folder: Where.
-        seeds: Of each arm.
+        experiment: Its definition.
+        folder: Folder of all runs.
+        seeds: Seeds per arm.
         scale: Share of the full size.
         checkpoint_s: Seconds between checkpoints of a run.
-        jobs: All runs.
+        jobs: All runs; filled by `open`.
     """
 
     name: str
@@ -95,155 +98,64 @@ class Reproduction:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Locks the folder and makes or opens the run folders.
+        """Locks the folder, and creates or opens the run folders.
 
         Raises:
-            SvslError: If the folder is in use, holds something else, or was made with other settings.
+            SvslError: If the folder is in use, holds something else, or was created with other settings.
         """
-        wanted = plan(self.experiment, self.seeds, self.scale)
+        planned_runs = plan(self.experiment, self.seeds, self.scale)
         mark = self.folder / "experiment.json"
-        told = {"experiment": self.name, "scale": self.scale}
+        expected = {"experiment": self.name, "scale": self.scale}
         if self.folder.exists() and not mark.exists() and any(p.name != ".lock" for p in self.folder.iterdir()):
-            raise SvslError(f"{self.folder} exists and holds no reproduction; choose another --out")
+            raise SvslError(f"{self.folder} exists and is not a reproduction; choose another --out")
         self.folder.mkdir(parents=True, exist_ok=True)
-        with folder_lock(self.folder, f"{self.folder}: another svsl reproduce is at work there"):
-            if mark.exists() and (found := _read_json(mark)) != told:
-                raise SvslError(f"{self.folder} holds {found}, not {told}; choose another --out")
-            write_bytes(mark, (json.dumps(told) + "\n").encode())
-            for arm, configs in wanted.items():
+        with folder_lock(self.folder, f"{self.folder}: another svsl reproduce is running there"):
+            if mark.exists() and (existing := _read_json(mark)) != expected:
+                raise SvslError(f"{self.folder} holds {existing}, not {expected}; choose another --out")
+            write_bytes(mark, (json.dumps(expected) + "\n").encode())
+            self.jobs.clear()
+            for arm, configs in planned_runs.items():
                 planned = planned_episodes(configs[0])
-                self.jobs.extend(Job(arm, self._run(arm, config), planned) for config in configs)
+                self.jobs.extend(Job(arm, self._open_run(arm, config), planned) for config in configs)
             for job in self.jobs:
                 job.refresh()
                 if job.run.finished and (job.run.folder / "evaluation.json").exists():
                     job.settle("finished")
             yield
 
-    def _run(self, arm: Arm, config: RunConfig) -> Run:
+    def _open_run(self, arm: Arm, config: RunConfig) -> Run:
         folder = self.folder / f"{arm.label}-seed{config.seed}"
         if not (folder / "config.json").exists():
             return Run.create(folder, config)
         run = Run.open(folder)
-        found, wanted = (json.loads(c.to_json()) for c in (run.config, config))
-        for name in wanted:
-            if name not in ("format", "svsl") and found[name] != wanted[name]:
-                difference = _difference(name, found[name], wanted[name])
-                raise SvslError(f"{folder} was made with other settings ({difference}); choose another --out")
+        existing, expected = (json.loads(c.to_json()) for c in (run.config, config))
+        for name in expected:
+            if name not in ("format", "svsl") and existing[name] != expected[name]:
+                difference = _difference(name, existing[name], expected[name])
+                raise SvslError(f"{folder} was created with other settings ({difference}); choose another --out")
         return run
 
     @property
     def groups(self) -> list[Group]:
         """The finished runs of each arm."""
-        runs = {arm: [job.run for job in self.jobs if job.arm is arm and job.run.finished] for arm in self.arms}
+        arms = self.experiment.arms
+        runs = {arm: [job.run for job in self.jobs if job.arm is arm and job.run.finished] for arm in arms}
         return [Group(arm.label, tuple(members)) for arm, members in runs.items() if members]
 
     @property
-    def arms(self) -> tuple[Arm, ...]:
-        """The sides of the comparison."""
-        return self.experiment.arms
-
-    @property
     def contexts(self) -> int:
-        """Of each run's evaluation."""
+        """Contexts of each run's evaluation."""
         return shrunk(EVALUATION_CONTEXTS, self.scale, "evaluation_contexts")
 
     @property
     def unfinished(self) -> list[Job]:
-        """The runs that are still to do."""
+        """The jobs that are not finished."""
         return [job for job in self.jobs if job.state != "finished"]
 
-    def work(self, job: Job, threads: int) -> Work:
-        """What the job's worker is told."""
-        return Work(str(job.run.folder.absolute()), threads, self.contexts, self.checkpoint_s)
-
-
-Show = Callable[[Sequence[Job]], None]
-
-
-def run_local(made: Reproduction, workers: int | None, show: Show, stop: Callable[[], bool]) -> None:
-    """Works on all unfinished jobs with so many processes at a time; a failed one never stops the others."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    waiting, running = deque(made.unfinished), dict[int, tuple[Job, subprocess.Popen[bytes]]]()
-    at_once = max(1, min(workers or cores, len(waiting)))
-    threads, asked = max(1, cores // at_once), False
-    try:
-        while waiting or running:
-            if stop() and not asked:
-                asked = True
-                for _, process in running.values():
-                    process.send_signal(signal.SIGTERM)
-            while waiting and len(running) < at_once and not asked:
-                job = waiting.popleft()
-                try:
-                    process = _start(made.work(job, threads), job)
-                except OSError as error:  # a full disk: the others may be on their way to their end
-                    job.settle("failed", f"cannot write to {job.run.folder} ({error.strerror})")
-                    continue
-                running[process.pid] = job, process
-            for pid, (job, process) in list(running.items()):
-                if process.poll() is None:
-                    job.refresh()
-                    continue
-                del running[pid]
-                if _ended(job, process.returncode, asked):
-                    waiting.appendleft(job)
-            show(made.jobs)
-            if asked and not running:
-                break
-            time.sleep(_POLL_S)
-    finally:  # an error here or a second Ctrl-C: nothing is left behind but checkpoints
-        for _, process in running.values():
-            process.kill()
-            process.wait()
-    for job in waiting:
-        job.settle("stopped")
-
-
-def _start(work: Work, job: Job) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "svsl.experiments.worker", work.folder, *map(str, (work.threads, work.contexts))]
-    with open(job.run.folder / "log.txt", "ab") as log:
-        # a session of its own: Ctrl-C reaches the parent only, which asks each worker once
-        process = subprocess.Popen(
-            [*command, str(work.checkpoint_s)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=os.environ | _ONE_THREAD,
-            start_new_session=True,
-        )
-    job.state = "running"
-    return process
-
-
-def _ended(job: Job, code: int, stopping: bool) -> bool:
-    """Notes how a worker ended; returns whether to start it again."""
-    if code == 0:
-        job.settle("finished")
-    elif code == STOPPED or (code < 0 and stopping):
-        job.settle("stopped")
-    elif code < 0 and job.restarts < RESTARTS:
-        job.restarts += 1
-        job.settle("waiting")
-        return True
-    elif code < 0:
-        name = signal.Signals(-code).name
-        job.settle("failed", f"killed by {name} {job.restarts + 1} times (out of memory?); its checkpoint is whole")
-    else:
-        job.settle("failed", last_line(job.run.folder / "log.txt"))
-    return False
-
-
-def last_line(log: Path) -> str:
-    """The last line of a log that says something."""
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
-    return lines[-1].removeprefix("svsl: ") if lines else "no word in its log (a full disk?)"
-
-
-def overall(jobs: Sequence[Job]) -> float:
-    """Share of all episodes that is done, 0 to 1."""
-    known = not any(math.isnan(job.planned) for job in jobs)
-    weights = [job.planned if known else 1.0 for job in jobs]
-    return sum(w * job.work for w, job in zip(weights, jobs, strict=True)) / sum(weights)
+    def program(self, job: Job, cores: int) -> Program:
+        """The worker of a job, as a backend runs it."""
+        args = (str(job.run.folder.absolute()), str(cores), str(self.contexts), str(self.checkpoint_s))
+        return Program("svsl.experiments.worker", args, job.log.absolute(), cores)
 
 
 def _read_json(path: Path) -> object:
@@ -253,10 +165,10 @@ def _read_json(path: Path) -> object:
         return "something else"
 
 
-def _difference(name: str, found: object, wanted: object) -> str:
+def _difference(name: str, existing: object, expected: object) -> str:
     """The first setting that differs."""
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        for key in [*wanted, *found]:
-            if found.get(key) != wanted.get(key):
-                return f"{key} {found.get(key)} instead of {wanted.get(key)}"
-    return f"{name} {found} instead of {wanted}"
+    if isinstance(existing, dict) and isinstance(expected, dict):
+        for key in [*expected, *existing]:
+            if existing.get(key) != expected.get(key):
+                return f"{key} {existing.get(key)} instead of {expected.get(key)}"
+    return f"{name} {existing} instead of {expected}"

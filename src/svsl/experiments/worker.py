@@ -1,4 +1,4 @@
-"""One seed of a reproduction in a process of its own: trains and evaluates a run."""
+"""The worker of one job: trains a run and evaluates it. Backends run it as `python -m svsl.experiments.worker`."""
 
 from __future__ import annotations
 
@@ -6,65 +6,37 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from svsl.backends.base import STOPPED
 from svsl.errors import SvslError, complain
-from svsl.runs.comparison import run_numbers
+from svsl.runs.evaluation import stored_evaluation
 from svsl.runs.folder import Run
 from svsl.runs.training import Status, make_trainer, stop_on_signals
 
-STOPPED = 130  # exit code: not finished, but saved
 _LOCK_WAIT_S = 60.0
 
 
-@dataclass(frozen=True)
-class Work:
-    """What a worker is told.
+def main(args: Sequence[str], stop: Callable[[], bool] | None = None) -> int:
+    """Trains and evaluates one run.
 
-    Attributes:
-        folder: The run.
-        threads: Of a simulated task.
-        contexts: Of the evaluation.
-        checkpoint_s: Seconds between checkpoints.
+    Args:
+        args: The run folder, the threads of a simulated task, the contexts of the evaluation, and the seconds between
+            checkpoints.
+        stop: Whether to stop; by default on SIGTERM, or when the parent process has ended.
+
+    Returns:
+        The exit code: 0 if the run is finished, `STOPPED`, or 1 after an error message.
     """
-
-    folder: str
-    threads: int
-    contexts: int
-    checkpoint_s: float
-
-
-def train_and_evaluate(work: Work, stop: Callable[[], bool]) -> bool:
-    """Trains a run from where it stands and evaluates it; returns False if it was stopped before its end."""
-    run = Run.open(Path(work.folder))
-    if not run.finished:
-        with run.lock(_LOCK_WAIT_S):  # a worker lost with its machine may still be dying
-            pass
-        trainer = make_trainer(run, work.checkpoint_s, work.threads)
-        if not trainer.train(lambda status: report(run, status), stop):
-            return False
-    run_numbers(run, work.contexts, work.threads)
-    return True
-
-
-def report(run: Run, status: Status) -> None:
-    """Leaves word of how far the run is; not worth an error if it cannot."""
-    told = {"work": status.progress.work, "episodes": status.episodes, "diverged": status.diverged}
-    with contextlib.suppress(OSError):
-        temporary = run.folder / ".progress.json.new"
-        temporary.write_text(json.dumps(told))
-        os.replace(temporary, run.folder / ".progress.json")
-
-
-def main() -> int:
-    """Works on one run; the parent process reads the exit code, and the log if it is not 0."""
-    folder, threads, contexts, checkpoint_s = sys.argv[1:]
-    work, parent = Work(folder, int(threads), int(contexts), float(checkpoint_s)), os.getppid()
+    folder, threads, contexts, checkpoint_s = args
+    run_args = Path(folder), int(threads), int(contexts), float(checkpoint_s)
     try:
-        with stop_on_signals() as wish:
-            finished = train_and_evaluate(work, lambda: wish() or os.getppid() != parent)
+        if stop is not None:
+            return 0 if train_and_evaluate(*run_args, stop) else STOPPED
+        parent = os.getppid()
+        with stop_on_signals() as stop_requested:
+            finished = train_and_evaluate(*run_args, lambda: stop_requested() or os.getppid() != parent)
         return 0 if finished else STOPPED
     except KeyboardInterrupt:
         return STOPPED
@@ -74,5 +46,30 @@ def main() -> int:
         return complain(f"{error.filename or folder}: {error.strerror or error}", code=1)
 
 
+def train_and_evaluate(
+    folder: Path, threads: int, contexts: int, checkpoint_s: float, stop: Callable[[], bool]
+) -> bool:
+    """Trains a run from its last checkpoint and evaluates it; returns False if it was stopped before its end."""
+    run, task = Run.open(folder), None
+    if not run.finished:
+        with run.lock(_LOCK_WAIT_S):  # a worker on a lost machine may still be about to end
+            pass
+        trainer = make_trainer(run, checkpoint_s, threads)
+        if not trainer.train(lambda status: write_progress(run, status), stop):
+            return False
+        task = getattr(trainer, "task", None)  # saves compiling its simulation again
+    stored_evaluation(run, contexts, threads, task)
+    return True
+
+
+def write_progress(run: Run, status: Status) -> None:
+    """Writes the run's progress for the parent process; not being able to is not an error."""
+    progress = {"work": status.progress.work, "episodes": status.episodes, "diverged": status.diverged}
+    with contextlib.suppress(OSError):
+        temporary = run.folder / ".progress.json.new"
+        temporary.write_text(json.dumps(progress))
+        os.replace(temporary, run.folder / ".progress.json")
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

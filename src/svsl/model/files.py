@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,39 +16,7 @@ from safetensors.numpy import save
 
 from svsl.errors import SvslError
 
-try:
-    import fcntl
-except ImportError:  # Windows: folders are not locked
-    fcntl = None  # type: ignore[assignment]
-
 _HEADER = "svsl"
-
-
-@contextlib.contextmanager
-def folder_lock(folder: Path, busy: str, wait_s: float = 0.0) -> Iterator[None]:
-    """Locks a folder against other processes, if the file system supports locks.
-
-    Args:
-        folder: An existing folder.
-        busy: The error message if another process holds the lock.
-        wait_s: How long to wait for the lock.
-
-    Raises:
-        SvslError: If another process holds the lock.
-    """
-    deadline = time.monotonic() + wait_s
-    with open(folder / ".lock", "w") as file:
-        while fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise SvslError(busy) from None
-                time.sleep(0.2)
-            except OSError:  # some cluster file systems have no locks: proceed as on Windows
-                break
-        yield
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -1,22 +1,21 @@
-"""Several runs side by side: seeds in groups, end results and learning curves with their uncertainty."""
+"""Comparison of runs: groups of seeds, final results and learning curves with their uncertainty."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import csv
+import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
+from scipy import stats
 
 from svsl.errors import SvslError
-from svsl.model.files import write_bytes
 from svsl.model.gaussians import Array
-from svsl.model.version import __version__
 from svsl.runs.config import RunConfig
-from svsl.runs.evaluation import evaluate_run
+from svsl.runs.evaluation import stored_evaluation
 from svsl.runs.folder import Run
 from svsl.tasks.registry import default_options
 
@@ -27,12 +26,10 @@ TABLE_METRICS = (
 GRID_POINTS = 120
 _RESAMPLES = 2000
 
-Numbers = Mapping[str, float | None]
-
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in nothing but their seed."""
+    """Runs that differ only in their seed."""
 
     label: str
     runs: tuple[Run, ...]
@@ -40,10 +37,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Summary:
-    """A metric over the seeds of a group; NaN where it takes more seeds than there are.
+    """A metric over the seeds of a group; NaN where there are too few seeds.
 
     Attributes:
-        seeds: How many seeds have the metric.
+        seeds: Number of seeds that have the metric.
         mean: Over seeds.
         two_se: Two standard errors of the mean.
         iqm: Interquartile mean: the mean of the middle half.
@@ -61,11 +58,11 @@ class Summary:
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric of a group over episodes, `(points,)` each; NaN where less than half of the seeds are.
+    """A metric of a group over episodes, `(points,)` each; NaN where less than half of the seeds have a value.
 
     Attributes:
-        episodes: The grid; those that were really run.
-        seeds: How many seeds there are at each point.
+        episodes: The grid, in simulated episodes.
+        seeds: Number of seeds that have a value at each point.
         mean: Over them.
         two_se: Two standard errors.
         iqm: Interquartile mean.
@@ -86,15 +83,15 @@ class Curve:
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """Groups runs by everything in their configuration but the seed, in the order in which they are given.
+    """Groups runs by everything in their configuration except the seed, in the given order.
 
     Raises:
-        SvslError: If the runs are of different tasks, or two are the same experiment with the same seed.
+        SvslError: If the runs are of different tasks, or two have the same configuration and seed.
     """
     tasks = sorted({run.config.task for run in runs})
     if len(tasks) > 1:
         raise SvslError(
-            f"runs of different tasks ({', '.join(tasks)}), whose returns say nothing of each other; "
+            f"runs of different tasks ({', '.join(tasks)}), whose returns cannot be compared; "
             "compare one task at a time"
         )
     groups: dict[str, dict[int, Run]] = {}
@@ -108,15 +105,15 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
 
 def labelled(members: Sequence[tuple[Run, ...]]) -> list[Group]:
-    """Groups of runs, each named by what tells it from the others."""
+    """Groups of runs, each labelled by what distinguishes it from the others."""
     labels = _labels([runs[0].config for runs in members])
     return [Group(label, runs) for label, runs in zip(labels, members, strict=True)]
 
 
 def _traits(config: RunConfig) -> dict[str, object]:
     options: dict[str, object] = {}
-    with contextlib.suppress(SvslError):  # a task that is not here can still be compared
-        options = default_options(config.task)  # also those that came later than the run
+    with contextlib.suppress(SvslError):  # runs of a task that cannot be imported can still be compared
+        options = default_options(config.task)  # includes options that are newer than the run
     return {
         "learner": config.learner,
         "settings.extended": config.extends is not None,
@@ -127,7 +124,7 @@ def _traits(config: RunConfig) -> dict[str, object]:
 
 
 def _labels(configs: Sequence[RunConfig]) -> list[str]:
-    """The learner of each, and what tells it from the others: of settings, those of the same learner count."""
+    """The learner of each, and what distinguishes it from the others; settings are compared within one learner."""
     traits = [_traits(config) for config in configs]
     labels = []
     for own in traits:
@@ -142,69 +139,33 @@ def _short(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-# ---- numbers of one run ---------------------------------------------------------------------------------------------
-
-
-def run_numbers(run: Run, contexts: int = 2000, workers: int | None = None) -> dict[str, float | None]:
-    """Every number of a run: the newest row of its metrics, and what `svsl eval` says of its library.
-
-    The evaluation is kept in the run folder as `evaluation.json`, with the hash of the library it belongs to, so that
-    it is made once, if that can be written. A run without a trained component has no evaluation.
-    """
-    rows = run.read_metrics()
-    numbers: dict[str, float | None] = dict(rows[-1]) if rows else {}
-    source = run.product_path if run.finished else run.checkpoint_path
-    if not source.exists():
-        return numbers
-    made_for = {
-        "sha256": hashlib.sha256(source.read_bytes()).hexdigest(), "contexts": contexts, "svsl": __version__
-    }  # fmt: skip
-    kept = run.folder / "evaluation.json"
-    result = _kept(kept, made_for)
-    if result is None:
-        try:
-            result = evaluate_run(run, contexts, workers)
-        except SvslError:
-            if run.finished:
-                raise
-            return numbers  # nothing was trained yet when the checkpoint was made
-        with contextlib.suppress(OSError):  # a folder that may only be read: made again next time
-            write_bytes(kept, (json.dumps({"made_for": made_for, "evaluation": result}, indent=2) + "\n").encode())
-    flat = {**result, **(d if isinstance(d := result.get("diagnostics"), dict) else {})}
-    named = {name: value for name, value in flat.items() if name not in ("seed", "finished")}
-    return numbers | {n: v for n, v in named.items() if v is None or isinstance(v, int | float)}
-
-
-def _kept(path: Path, made_for: Mapping[str, object]) -> dict[str, object] | None:
-    try:
-        kept = json.loads(path.read_text())
-        return dict(kept["evaluation"]) if kept["made_for"] == made_for else None
-    except (OSError, ValueError, KeyError, TypeError):  # none, or not one of ours: made again
-        return None
-
-
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 
-def interquartile_mean(values: Array) -> Array:
-    """Mean of what is left of the last axis without its lowest and highest quarter (rounded down)."""
-    count = values.shape[-1]
-    cut = count // 4
-    return np.asarray(np.sort(values, axis=-1)[..., cut : count - cut].mean(axis=-1))
+def interquartile_mean(values: Array, axis: int = -1) -> Array:
+    """Mean without the lowest and the highest quarter (rounded down) along an axis."""
+    return np.asarray(stats.trim_mean(values, 0.25, axis=axis))
 
 
 def iqm_interval(values: Array, level: float = 0.95) -> tuple[float, float]:
-    """Percentile bootstrap interval of the interquartile mean of `values (n,)`; the same values give the same interval.
+    """Percentile bootstrap interval of the interquartile mean of `values (n,)`; equal values give equal intervals.
 
-    Seeds are resampled within their group, which is what a stratified bootstrap does with one task a group.
+    Seeds are resampled within their group, which is what a stratified bootstrap does with one task per group.
     """
-    draws = np.random.default_rng(0).integers(len(values), size=(_RESAMPLES, len(values)))
-    low, high = np.quantile(interquartile_mean(values[draws]), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    interval = stats.bootstrap(
+        (values,),
+        interquartile_mean,
+        n_resamples=_RESAMPLES,
+        confidence_level=level,
+        method="percentile",
+        vectorized=True,
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
 
 
 def summarise(values: Sequence[float | None] | Array) -> Summary:
-    """Summary of one number a seed; seeds without it (None or not finite) are left out."""
+    """Summary of one number per seed; seeds without it (None or not finite) are left out."""
     array = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
     array = array[np.isfinite(array)]
     nan = float("nan")
@@ -220,10 +181,9 @@ def summarise(values: Sequence[float | None] | Array) -> Summary:
 def learning_curve(group: Group, metric: str) -> Curve | None:
     """A metric of the runs' `metrics.jsonl` on a common grid of simulated episodes; None if too few runs have it.
 
-    Episodes that are refused before they run (a context outside the box, an impossible movement) cost nothing and do
-    not count, as in the paper. Between its rows a run is interpolated linearly. After its end a finished run keeps its
-    last value (its library is final), an unfinished one has none. Where less than half of the runs are, there is no
-    curve.
+    Episodes that are rejected before they run (a context outside the box, an impossible movement) do not count, as in
+    the paper. A run is interpolated linearly between its rows. After its last row a finished run keeps its last value
+    (its library is final), an unfinished one has none. There is no curve where less than half of the runs have a value.
     """
     tracks = []
     for run in group.runs:
@@ -253,6 +213,12 @@ def learning_curve(group: Group, metric: str) -> Curve | None:
 Table = dict[str, dict[str, Summary]]
 
 
+def run_numbers(run: Run, contexts: int = 2000) -> dict[str, float | None]:
+    """Every number of a run: the newest row of its metrics, updated by its stored evaluation."""
+    rows, evaluation = run.read_metrics(), stored_evaluation(run, contexts)
+    return (rows[-1] if rows else {}) | (evaluation.numbers if evaluation else {})
+
+
 def summary_table(groups: Sequence[Group], metrics: Sequence[str], contexts: int = 2000) -> Table:
     """Summaries by group label and metric.
 
@@ -270,8 +236,8 @@ def summary_table(groups: Sequence[Group], metrics: Sequence[str], contexts: int
     }
 
 
-def in_words(summary: Summary) -> tuple[str, str]:
-    """`mean ± two standard errors` and `IQM [interval]`; n/a for what one seed cannot tell."""
+def format_summary(summary: Summary) -> tuple[str, str]:
+    """`mean ± two standard errors` and `IQM [interval]`; n/a for what takes more than one seed."""
     if not summary.seeds:
         return "n/a", "n/a"
     mean, iqm = _number(summary.mean), _number(summary.iqm)
@@ -285,29 +251,29 @@ def _number(value: float, digits: int = 4) -> str:
     return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
-def seeds_in_words(group: Group) -> str:
-    """How many seeds, and how many of them are not finished."""
+def describe_seeds(group: Group) -> str:
+    """The number of seeds, and of unfinished ones if there are any."""
     unfinished = sum(not run.finished for run in group.runs)
     plural = "" if len(group.runs) == 1 else "s"
     return f"{len(group.runs)} seed{plural}" + (f", {unfinished} unfinished" if unfinished else "")
 
 
 def to_markdown(groups: Sequence[Group], table: Table, metrics: Sequence[str]) -> str:
-    """The table in Markdown, one row a group: mean and two standard errors, then IQM and interval."""
+    """The table as Markdown, one row per group: mean and two standard errors, then IQM and interval."""
     lines = ["| | seeds | " + " | ".join(metrics) + " |", "|---" * (len(metrics) + 2) + "|"]
     for group in groups:
-        cells = ["<br>".join(in_words(table[group.label][metric])) for metric in metrics]
-        lines.append(f"| {group.label} | {seeds_in_words(group)} | " + " | ".join(cells) + " |")
+        cells = ["<br>".join(format_summary(table[group.label][metric])) for metric in metrics]
+        lines.append(f"| {group.label} | {describe_seeds(group)} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
 def to_csv(table: Table) -> str:
-    """The table in CSV, one row a group and metric; empty for what is not known."""
-    lines = ["group,metric,seeds,mean,two_standard_errors,iqm,iqm_low,iqm_high"]
+    """The table as CSV, one row per group and metric; unknown values are empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["group", "metric", "seeds", "mean", "two_standard_errors", "iqm", "iqm_low", "iqm_high"])
     for label, row in table.items():
-        quoted = '"' + label.replace('"', '""') + '"'
         for metric, summary in row.items():
-            numbers = list(asdict(summary).values())[1:]
-            cells = ["" if np.isnan(value) else repr(float(value)) for value in numbers]
-            lines.append(",".join([quoted, metric, str(summary.seeds), *cells]))
-    return "\n".join(lines) + "\n"
+            numbers = [float(value) for value in list(asdict(summary).values())[1:]]
+            writer.writerow([label, metric, summary.seeds, *("" if np.isnan(value) else value for value in numbers)])
+    return text.getvalue()

@@ -1,48 +1,104 @@
-"""All numbers of what a run has learned, or of a library."""
+"""Evaluation of a run or a library, and the copy a run folder keeps of it."""
 
 from __future__ import annotations
 
-from svsl.evaluation.metrics import evaluate
-from svsl.model.library import SkillLibrary
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from svsl.errors import SvslError
+from svsl.evaluation.metrics import METRICS, diagnostics, run_trial
+from svsl.evaluation.result import Evaluation
+from svsl.model.files import write_bytes
 from svsl.model.random import stream
+from svsl.model.version import __version__
 from svsl.runs.config import EVAL_STREAM, import_ppo
 from svsl.runs.folder import Run
-from svsl.runs.sources import seed_of, task_of
+from svsl.runs.sources import Source
 from svsl.runs.training import numeric_settings
 from svsl.tasks.base import Task
 
 
-def evaluate_run(
-    run: Run, contexts: int = 2000, workers: int | None = None, task: Task | None = None
-) -> dict[str, object]:
-    """All numbers of what a run has learned so far; `task` is the run's, made here by default."""
-    if not run.config.step_based:
-        return evaluation(run.load_library(), run, contexts, workers, task)
-    result: dict[str, object] = import_ppo().evaluation(run, contexts, workers)
-    return result
+def evaluate_source(
+    source: Source, contexts: int = 2000, workers: int | None = None, task: Task | None = None
+) -> Evaluation:
+    """Evaluates a library, or the policy of a step-based run.
 
+    Args:
+        source: Where it comes from; a run adds its progress and its training time.
+        contexts: Number of fresh uniform contexts.
+        workers: Threads or processes of the task (default: all cores).
+        task: The task, if it already exists; by default it is created.
 
-def evaluation(
-    library: SkillLibrary,
-    run: Run | None,
-    contexts: int = 2000,
-    workers: int | None = None,
-    task: Task | None = None,
-) -> dict[str, object]:
-    """All numbers of a library; a run adds how far it is and how long it took."""
-    told, metrics = library.metadata, run.read_metrics() if run else []
-    seed = seed_of(library)
+    Raises:
+        SvslError: If nothing is trained yet, or the library does not fit its task.
+    """
+    run = source.run
+    if run is not None and run.config.step_based:
+        return _evaluate_policy(run, contexts, workers)
+    metadata, rows = source.library.metadata, run.read_metrics() if run else []
     with numeric_settings():
-        task = task_of(library, workers) if task is None else task
-        numbers = evaluate(library, task, stream(seed, EVAL_STREAM), contexts)
-    return {
-        "task": told["task"],
-        "learner": told.get("learner"),
-        "seed": seed,
-        "finished": run is None or run.finished,
-        "components": len(library),
-        "episodes": int(told.get("episodes", 0)),
-        "episodes_simulated": int(told.get("episodes_simulated", 0)),
-        "wall_s": metrics[-1]["wall_s"] if metrics else None,
-        **numbers,
-    }
+        rng = stream(source.seed, EVAL_STREAM)
+        trial = run_trial(source.library, task or source.task(workers), rng, contexts)
+        metrics = {name: metric(trial) for name, metric in METRICS.items()}
+    return Evaluation(
+        task=metadata["task"],
+        learner=metadata.get("learner"),
+        seed=source.seed,
+        finished=run is None or run.finished,
+        components=len(source.library),
+        episodes=int(metadata.get("episodes", 0)),
+        episodes_simulated=int(metadata.get("episodes_simulated", 0)),
+        wall_s=rows[-1]["wall_s"] if rows else None,
+        metrics=metrics,
+        diagnostics=diagnostics(trial),
+    )
+
+
+def evaluate_run(run: Run, contexts: int = 2000, workers: int | None = None, task: Task | None = None) -> Evaluation:
+    """Evaluates what a run has learned so far; see `evaluate_source`."""
+    return evaluate_source(Source(str(run.folder), run), contexts, workers, task)
+
+
+def _evaluate_policy(run: Run, contexts: int, workers: int | None) -> Evaluation:
+    return Evaluation.from_json(import_ppo().evaluation(run, contexts, workers))
+
+
+def stored_evaluation(
+    run: Run, contexts: int = 2000, workers: int | None = None, task: Task | None = None
+) -> Evaluation | None:
+    """Returns the evaluation in the run folder; evaluates the run if it is missing or outdated.
+
+    It is stored as `evaluation.json` together with the hash of the library or checkpoint it belongs to. Returns None
+    for a run without a trained component.
+    """
+    learned = run.product_path if run.finished else run.checkpoint_path
+    if not learned.exists():
+        return None
+    made_for = {
+        "sha256": hashlib.sha256(learned.read_bytes()).hexdigest(), "contexts": contexts, "svsl": __version__
+    }  # fmt: skip
+    path = run.folder / "evaluation.json"
+    stored = _read(path, made_for)
+    if stored is not None:
+        return stored
+    try:
+        evaluation = evaluate_run(run, contexts, workers, task)
+    except SvslError:
+        if run.finished:
+            raise
+        return None  # the checkpoint was written before any component was trained
+    content = {"made_for": made_for, "evaluation": evaluation.to_json()}
+    with contextlib.suppress(OSError):  # a read-only folder: evaluated again next time
+        write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+    return evaluation
+
+
+def _read(path: Path, made_for: Mapping[str, object]) -> Evaluation | None:
+    try:
+        stored = json.loads(path.read_text())
+        return Evaluation.from_json(stored["evaluation"]) if stored["made_for"] == made_for else None
+    except (OSError, ValueError, KeyError, TypeError):  # missing, or not written by us
+        return None

@@ -14,10 +14,11 @@ import numpy as np
 
 from svsl.errors import SvslError
 from svsl.learners.base import Arrays, Learner, below
-from svsl.model.files import folder_lock, read_safetensors, remove_leftovers, write_bytes, write_safetensors
+from svsl.model.files import read_safetensors, remove_leftovers, write_bytes, write_safetensors
 from svsl.model.library import SkillLibrary
 from svsl.model.version import __version__
 from svsl.runs.config import FORMAT, RunConfig, changes, vector
+from svsl.runs.locks import folder_lock
 from svsl.tasks.base import Task
 
 MetricsRow = dict[str, Any]  # names to numbers, None for one that is not finite

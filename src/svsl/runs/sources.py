@@ -1,8 +1,10 @@
-"""Where a library is: a run folder, a library file or the name of a shipped library."""
+"""Sources of libraries: a run folder, a library file or the name of a shipped library."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from svsl.errors import SvslError
@@ -15,49 +17,87 @@ from svsl.tasks.base import Task
 from svsl.tasks.registry import make_task
 
 
-def open_library(where: str) -> tuple[SkillLibrary, Run | None]:
-    """The library of a run folder, of a file, or of a shipped name, and the run if there is one.
+@dataclass(frozen=True)
+class Source:
+    """A library and what is known about its training.
+
+    Attributes:
+        name: As the user gave it.
+        run: The run that trained it, None for a library without one.
+        loaded: The library; by default that of the run, loaded on first use.
+    """
+
+    name: str
+    run: Run | None = None
+    loaded: SkillLibrary | None = None
+
+    @cached_property
+    def library(self) -> SkillLibrary:
+        """The library; of an unfinished run, the components trained so far.
+
+        Raises:
+            SvslError: If no component is trained yet, or the run trains a policy instead of a library.
+        """
+        if self.loaded is not None:
+            return self.loaded
+        assert self.run is not None
+        return self.run.load_library()
+
+    @property
+    def seed(self) -> int:
+        """See `seed_of`."""
+        return seed_of(self.library)
+
+    @property
+    def config(self) -> RunConfig:
+        """See `config_of`."""
+        return config_of(self.library, self.run)
+
+    def task(self, workers: int | None = None) -> Task:
+        """See `task_of`."""
+        return task_of(self.library, workers)
+
+
+def open_source(where: str) -> Source:
+    """Opens a run folder, a library file or a shipped library, looked up in this order.
 
     Raises:
-        SvslError: If there is nothing of the kind.
+        SvslError: If `where` is none of them.
     """
     path = Path(where)
     if path.is_file():
-        return SkillLibrary.load(path), None
+        return Source(where, loaded=SkillLibrary.load(path))
+    if where in pretrained_names() and not (path / "config.json").exists():
+        return Source(where, loaded=load_pretrained(where))
     if not path.exists():
-        if where in pretrained_names():
-            return load_pretrained(where), None
         shipped = ", ".join(pretrained_names())
-        raise SvslError(f"{where} is no run folder, no library file and no shipped library ({shipped})")
-    run = Run.open(path)
-    return run.load_library(), run
+        raise SvslError(f"{where} is not a run folder, a library file or a shipped library ({shipped})")
+    return Source(where, Run.open(path))
 
 
 def config_of(library: SkillLibrary, run: Run | None = None) -> RunConfig:
-    """The configuration a library was trained with; where neither its run nor its metadata tells, the task's preset.
+    """Returns the configuration a library was trained with; the task's preset if nothing records it.
 
     Raises:
-        SvslError: If the library does not even name its task, or its configuration cannot be read.
+        SvslError: If the library does not name its task, or its configuration cannot be read.
     """
-    told = library.metadata
+    metadata = library.metadata
     if run is not None:
         return run.config
-    if "config" in told:
+    if "config" in metadata:
         try:
-            return RunConfig.from_json(told["config"])
+            return RunConfig.from_json(metadata["config"])
         except (SvslError, ValueError, KeyError, TypeError) as error:
             raise SvslError(f"the configuration in the library's metadata cannot be read ({error})") from None
-    if "task" not in told:
-        raise SvslError("the library's metadata names no task; metadata={'task': NAME} tells it when saving")
-    options = json.loads(told.get("task_options", "{}"))
-    return RunConfig(told["task"], options, "svsl", find_preset(told["task"]).settings, seed_of(library))
+    name, options = _task_in_metadata(library)
+    return RunConfig(name, options, "svsl", find_preset(name).settings, seed_of(library))
 
 
 def seed_of(library: SkillLibrary) -> int:
-    """The seed a library was trained with; 0 if its metadata does not tell.
+    """Returns the seed a library was trained with; 0 if its metadata does not record it.
 
     Raises:
-        SvslError: If what it tells is no number.
+        SvslError: If the recorded seed is not a number.
     """
     try:
         return int(library.metadata.get("seed", 0))
@@ -68,19 +108,27 @@ def seed_of(library: SkillLibrary) -> int:
 
 
 def task_of(library: SkillLibrary, workers: int | None = None) -> Task:
-    """The task a library was trained on, on so many threads if it simulates on several (all cores unless told).
+    """Creates the task a library was trained on.
+
+    Args:
+        library: Its metadata names the task.
+        workers: Threads or processes of a task that uses several (default: all cores; 0: none besides this one).
 
     Raises:
-        SvslError: If the library does not say, or does not fit it any more.
+        SvslError: If the library does not name its task, or no longer fits it.
     """
-    if "task" not in library.metadata:
-        raise SvslError("the library's metadata names no task; metadata={'task': NAME} tells it when saving")
-    try:
-        options = dict(json.loads(library.metadata.get("task_options", "{}")))
-    except ValueError as error:
-        raise SvslError(f"the task's options in the library's metadata cannot be read ({error})") from None
-    task = make_task(library.metadata["task"], **options)
-    require_fit(library, task, library.metadata["task"])
+    name, options = _task_in_metadata(library)
+    task = make_task(name, **options)
+    require_fit(library, task, name)
     if workers is not None and hasattr(task, "workers"):
         task.workers = workers
     return task
+
+
+def _task_in_metadata(library: SkillLibrary) -> tuple[str, dict[str, object]]:
+    if "task" not in library.metadata:
+        raise SvslError("the library's metadata names no task; save it with metadata={'task': NAME}")
+    try:
+        return library.metadata["task"], dict(json.loads(library.metadata.get("task_options", "{}")))
+    except ValueError as error:
+        raise SvslError(f"the task's options in the library's metadata cannot be read ({error})") from None

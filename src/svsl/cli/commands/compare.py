@@ -18,10 +18,10 @@ from svsl.model.files import write_bytes
 from svsl.runs.comparison import (
     TABLE_METRICS,
     Group,
+    describe_seeds,
+    format_summary,
     group_runs,
-    in_words,
     learning_curve,
-    seeds_in_words,
     summary_table,
     to_csv,
 )
@@ -32,22 +32,22 @@ from svsl.show.tables import print_table
 
 @dataclass(frozen=True)
 class Options:
-    """Compare runs: seeds in groups, end results and learning curves with their uncertainty."""
+    """Compare runs: groups of seeds, final results and learning curves with their uncertainty."""
 
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
-    """Run folders of one task, finished or not. Runs that differ in their seed only form a group."""
+    """Run folders of one task, finished or not. Runs that differ only in their seed form a group."""
     metrics: str = ",".join(TABLE_METRICS)
-    """Columns of the table, separated by commas: any numbers of svsl eval."""
+    """Metrics in the table, separated by commas: any of svsl eval."""
     out: Path = Path("comparison.png")
-    """Picture of the learning curves."""
+    """Figure of the learning curves."""
     panels: str = ""
-    """Option of the task, such as reward, whose values have curves of their own: their returns cannot be compared."""
+    """Task option, such as reward, whose values get separate panels because their returns cannot be compared."""
     csv: Path | None = None
-    """Also write the table into this file."""
+    """Also write the table to this CSV file."""
     json: Switch = False
     """Print one JSON object instead of a table."""
     contexts: int = 2000
-    """Fresh contexts of each run's evaluation, which its folder keeps."""
+    """Fresh contexts of each run's evaluation, which is stored in its folder."""
 
     def __post_init__(self) -> None:
         if self.contexts < 1:
@@ -75,18 +75,18 @@ def main(args: list[str]) -> int:
     show_table(groups, table)
     if options.csv is not None:
         print(f"table    {options.csv}")
-    print(f"figure   {figure}" if figure else "no run has been tested yet: no figure")
+    print(f"figure   {figure}" if figure else "no figure: no run has been tested yet")
     return 0
 
 
 def show_table(groups: list[Group], table: Summaries) -> None:
-    """Prints the table: one column a group."""
+    """Prints the table, one column per group."""
     printed = Table(title="mean ± two standard errors, interquartile mean [95 % bootstrap interval]")
     printed.add_column("metric")
     for group in groups:
-        printed.add_column(Text(f"{group.label}\n{seeds_in_words(group)}"))
+        printed.add_column(Text(f"{group.label}\n{describe_seeds(group)}"))
     for metric in table[groups[0].label]:
-        printed.add_row(metric, *(Text("\n".join(in_words(table[group.label][metric]))) for group in groups))
+        printed.add_row(metric, *(Text("\n".join(format_summary(table[group.label][metric]))) for group in groups))
     print_table(printed)
 
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.table import Table
 
 from svsl.cli.parsing import Source, Switch, parse
 from svsl.errors import SvslError
-from svsl.runs.evaluation import evaluate_run, evaluation
-from svsl.runs.folder import Run
-from svsl.runs.sources import open_library
+from svsl.evaluation.result import Evaluation
+from svsl.runs.evaluation import evaluate_source
+from svsl.runs.sources import open_source
 from svsl.show.tables import print_table
 
 
 @dataclass(frozen=True)
 class Options:
-    """Measure a library or a policy: return, success, entropy, coverage."""
+    """Evaluate a library or a policy: return, success, entropy, coverage."""
 
     source: Source
-    """A run folder (the run may still be going on), a library file, or the name of a shipped library."""
+    """A run folder (finished or not), a library file, or the name of a shipped library."""
     json: Switch = False
     """Print one JSON object instead of a table."""
     contexts: int = 2000
@@ -33,38 +33,37 @@ class Options:
 
 
 def main(args: list[str]) -> int:
-    """Measures the library of a run."""
+    """Evaluates a library or a policy."""
     options = parse(Options, args, "svsl eval")
-    run = Path(options.source) / "config.json"
-    if run.is_file():
-        result = evaluate_run(Run.open(run.parent), options.contexts)
-    else:
-        result = evaluation(*open_library(options.source), options.contexts)
+    evaluation = evaluate_source(open_source(options.source), options.contexts)
     if options.json:
-        print(json.dumps(result))
+        print(json.dumps(evaluation.to_json()))
     else:
-        show_evaluation(result)
+        show_evaluation(evaluation)
     return 0
 
 
-def show_evaluation(result: dict[str, object]) -> None:
-    """Prints the numbers as a table."""
-    table = Table(title="Skill library" if "components" in result else "Policy", show_header=False)
-    rows = {name: value for name, value in result.items() if not isinstance(value, dict)}
-    for group in (value for value in result.values() if isinstance(value, dict)):
-        rows |= group
-    for name, value in rows.items():
-        table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
+def show_evaluation(evaluation: Evaluation) -> None:
+    """Prints an evaluation as a table."""
+    table = Table(title="Policy" if evaluation.components is None else "Skill library", show_header=False)
+    values = evaluation.to_json() | dict(evaluation.diagnostics or {})
+    values.pop("diagnostics", None)
+    for name, value in values.items():
+        table.add_row(name, _cell(value))
     print_table(table)
 
 
-def show_side_by_side(results: dict[str, dict[str, object]]) -> None:
-    """Prints the numbers of several libraries, one a column, those only that can be compared."""
+def show_side_by_side(evaluations: Mapping[str, Evaluation]) -> None:
+    """Prints the evaluations of several libraries, one per column: the number of components and the metrics."""
     table = Table(title="Skill libraries")
-    for heading in ("", *results):
+    for heading in ("", *evaluations):
         table.add_column(heading, overflow="fold")
-    for name, value in next(iter(results.values())).items():
-        if name == "components" or isinstance(value, float):
-            values = [result[name] for result in results.values()]
-            table.add_row(name, *(f"{v:.4g}" if isinstance(v, float) else str(v) for v in values))
+    columns = [{"components": e.components, **e.metrics} for e in evaluations.values()]
+    for name, value in columns[0].items():
+        if value is not None:
+            table.add_row(name, *(_cell(column[name]) for column in columns))
     print_table(table)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -9,27 +9,27 @@ from pathlib import Path
 
 from svsl.cli.parsing import Source, Switch, parse, refuse_existing
 from svsl.model.files import write_bytes
-from svsl.runs.sources import open_library
+from svsl.runs.sources import open_source
 
 
 @dataclass(frozen=True)
 class Options:
-    """Write a library as a table (CSV), one row a component."""
+    """Export a library as a CSV table, one row per component."""
 
     source: Source
-    """A run folder (the run may still be going on), a library file, or the name of a shipped library."""
+    """A run folder (finished or not), a library file, or the name of a shipped library."""
     out: Path
     """The CSV file. Columns: component, weight, context_mean_I, context_cov_I_J, gain_P_I, bias_P, cov_P_Q; I and J
-    count context dimensions, P and Q parameters, from 0."""
+    count context dimensions and P and Q parameters, from 0."""
     overwrite: Switch = False
-    """Replace a file that is already there."""
+    """Replace an existing file."""
 
 
 def main(args: list[str]) -> int:
-    """Writes the table; the numbers are exact."""
+    """Writes the table, with numbers that are read back exactly."""
     options = parse(Options, args, "svsl export")
     refuse_existing(options.out, options.overwrite)
-    names, rows = open_library(options.source)[0].table()
+    names, rows = open_source(options.source).library.table()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)

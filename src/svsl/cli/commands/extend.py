@@ -12,7 +12,7 @@ from svsl.errors import SvslError
 from svsl.learners.registry import find_preset
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs.folder import Run
-from svsl.runs.sources import config_of, open_library
+from svsl.runs.sources import open_source
 
 _COMPONENTS = 10  # added by default
 
@@ -47,10 +47,11 @@ def main(args: list[str]) -> int:
         f"extend what? RUN_OR_NAME comes first: svsl extend RUN_OR_NAME --components {_COMPONENTS}",
         lambda: training_flags(Options(), SVSLConfig(_COMPONENTS), None, {}, help_text),
     )
-    base, old_run = open_library(source)
+    opened = open_source(source)
+    base, old_run = opened.library, opened.run
     if old_run is not None and not old_run.finished:
         raise SvslError(f"{source} is not finished; resume it with svsl resume {source}, then extend it")
-    old = config_of(base, old_run)
+    old = opened.config
     # SVSL extends the library of any learner: it only needs its components
     settings = old.settings if isinstance(old.settings, SVSLConfig) else find_preset(old.task).settings
     assert isinstance(settings, SVSLConfig)

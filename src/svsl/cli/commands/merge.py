@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Annotated
 
@@ -11,22 +12,23 @@ import tyro
 from svsl.cli.commands.eval import show_side_by_side
 from svsl.cli.parsing import Switch, parse, refuse_existing
 from svsl.errors import SvslError
-from svsl.runs.evaluation import evaluation
-from svsl.runs.sources import open_library
+from svsl.model.editing import merge
+from svsl.runs.evaluation import evaluate_source
+from svsl.runs.sources import Source, open_source
 
 
 @dataclass(frozen=True)
 class Options:
-    """Put libraries of one task together: every component of each, weighted in proportion to their number."""
+    """Merge libraries of one task: all their components, each library weighted by its number of components."""
 
     sources: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME RUN_OR_NAME [...]")]
-    """Run folders, library files, or names of shipped libraries; they stay as they are."""
+    """Run folders, library files, or names of shipped libraries; they are not modified."""
     out: Path
     """File of the merged library."""
     contexts: int = 500
-    """Fresh contexts of the evaluation of each library and of all together."""
+    """Fresh contexts for the evaluation of each library and of the merged one."""
     overwrite: Switch = False
-    """Replace a file that is already there."""
+    """Replace an existing file."""
 
     def __post_init__(self) -> None:
         if len(self.sources) < 2:
@@ -36,18 +38,14 @@ class Options:
 
 
 def main(args: list[str]) -> int:
-    """Writes the merged library and shows what it can do beside its parts."""
-    from svsl.model.editing import merge
-
+    """Writes the merged library and prints its evaluation beside those of its parts."""
     options = parse(Options, args, "svsl merge")
     refuse_existing(options.out, options.overwrite)
-    libraries = [open_library(source)[0] for source in options.sources]
+    libraries = [open_source(source).library for source in options.sources]
     merged = merge(libraries)
-    results = {
-        name: evaluation(library, None, options.contexts)
-        for name, library in [*zip(options.sources, libraries, strict=True), ("merged", merged)]
-    }
+    sources = map(Source, (*options.sources, "merged"), repeat(None), (*libraries, merged))
+    evaluations = {source.name: evaluate_source(source, options.contexts) for source in sources}
     merged.save(options.out)
-    show_side_by_side(results)
+    show_side_by_side(evaluations)
     print(f"library  {options.out}")
     return 0

@@ -11,7 +11,7 @@ import tyro
 from svsl.cli.parsing import parse
 from svsl.errors import SvslError
 from svsl.runs.folder import Run
-from svsl.runs.sources import open_library
+from svsl.runs.sources import open_source
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,16 @@ def main(args: list[str]) -> int:
     if len(options.sources) > 1:
         picture = out or Path("comparison.png")
         check_format(picture)
-        libraries = [(Path(source).absolute().name, open_library(source)[0]) for source in options.sources]
+        libraries = [(Path(source).absolute().name, open_source(source).library) for source in options.sources]
         print(f"figure   {plot_side_by_side(libraries, picture)}")
         return 0
     if out is not None and out.suffix.lower() in FORMATS:
         raise SvslError(f"out: one run or library has several figures; expected a folder for them, got {str(out)!r}")
-    if first.is_dir():
-        draw(Run.open(first), out)
+    source = open_source(options.sources[0])
+    if source.run is not None:
+        draw(source.run, out)
         return 0
-    paths = plot_library(open_library(options.sources[0])[0], out or Path(f"{first.stem}-figures"))
+    paths = plot_library(source.library, out or Path(f"{first.stem}-figures"))
     _tell(paths)
     return 0 if paths else 2
 

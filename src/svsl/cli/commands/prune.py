@@ -6,38 +6,41 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from svsl.cli.commands.eval import show_side_by_side
-from svsl.cli.parsing import Source, Switch, parse, refuse_existing
+from svsl.cli.parsing import Source as SourceName
+from svsl.cli.parsing import Switch, parse, refuse_existing
 from svsl.errors import SvslError
 from svsl.evaluation.metrics import repertoire
-from svsl.model.library import SkillLibrary
+from svsl.evaluation.pruning import needed_components
+from svsl.model.editing import heavy_components, select
 from svsl.model.random import stream
 from svsl.runs.config import PRUNE_STREAM
-from svsl.runs.evaluation import evaluation
-from svsl.runs.sources import open_library, seed_of, task_of
+from svsl.runs.evaluation import evaluate_source
+from svsl.runs.sources import Source, open_source
+from svsl.runs.training import numeric_settings
 from svsl.tasks.base import uniform_contexts
 
 
 @dataclass(frozen=True)
 class Options:
-    """Drop components of a library: light ones, or those that are not missed."""
+    """Drop components of a library: those with little weight, or those it does not need."""
 
-    source: Source
-    """A run folder, a library file, or the name of a shipped library; it stays as it is."""
+    source: SourceName
+    """A run folder, a library file, or the name of a shipped library; it is not modified."""
     out: Path
-    """File of the smaller library."""
+    """File of the pruned library."""
     min_weight: float | None = None
-    """Drop components that weigh less."""
+    """Drop components with a smaller weight."""
     max_components: int | None = None
-    """Keep the heaviest so many."""
+    """Keep the N heaviest components."""
     redundant: Switch = False
-    """Also drop components, one after the other, as long as no success and no way of succeeding is lost: every
-    component is run in a sample of contexts, and a way is a context together with the task's mode."""
+    """Also drop components one by one as long as neither success nor a solution is lost: every component is run in a
+    sample of contexts, and a solution is a context together with the task's mode."""
     tolerance: float = 0.0
-    """With --redundant: share of the success and of the ways that may be lost."""
+    """With --redundant: share of the success and of the solutions that may be lost."""
     contexts: int = 500
-    """Fresh contexts of the evaluation before and after; --redundant looks at as many others."""
+    """Fresh contexts for the evaluation before and after; --redundant uses as many others."""
     overwrite: Switch = False
-    """Replace a file that is already there."""
+    """Replace an existing file."""
 
     def __post_init__(self) -> None:
         if self.min_weight is None and self.max_components is None and not self.redundant:
@@ -53,29 +56,25 @@ class Options:
 
 
 def main(args: list[str]) -> int:
-    """Writes a smaller library and shows what it can do beside the old one."""
-    from svsl.model.editing import heavy_components, select
-
+    """Writes the pruned library and prints its evaluation beside that of the original."""
     options = parse(Options, args, "svsl prune")
     refuse_existing(options.out, options.overwrite)
-    library, _ = open_library(options.source)
-    pruned = select(library, heavy_components(library, options.min_weight or 0.0, options.max_components))
+    before = open_source(options.source)
+    heavy = heavy_components(before.library, options.min_weight or 0.0, options.max_components)
+    after = Source("after", loaded=select(before.library, heavy))
     if options.redundant:
-        pruned = without_redundant(pruned, options.tolerance, options.contexts)
-    results = {name: evaluation(lib, None, options.contexts) for name, lib in (("before", library), ("after", pruned))}
-    pruned.save(options.out)
-    show_side_by_side(results)
+        after = without_redundant(after, options.tolerance, options.contexts)
+    sources = {"before": Source("before", loaded=before.library), "after": after}
+    evaluations = {name: evaluate_source(source, options.contexts) for name, source in sources.items()}
+    after.library.save(options.out)
+    show_side_by_side(evaluations)
     print(f"library  {options.out}")
     return 0
 
 
-def without_redundant(library: SkillLibrary, tolerance: float, contexts: int) -> SkillLibrary:
-    """The library without the components that are not missed in a sample of contexts."""
-    from svsl.evaluation.pruning import needed_components
-    from svsl.model.editing import select
-    from svsl.runs.training import numeric_settings
-
-    task, rng = task_of(library), stream(seed_of(library), PRUNE_STREAM)
+def without_redundant(source: Source, tolerance: float, contexts: int) -> Source:
+    """Drops the components that are not needed in a sample of contexts."""
+    task, rng = source.task(), stream(source.seed, PRUNE_STREAM)
     with numeric_settings():
-        found = repertoire(library, task, uniform_contexts(task, contexts, rng), rng)
-    return select(library, needed_components(found, tolerance))
+        behaviours = repertoire(source.library, task, uniform_contexts(task, contexts, rng), rng)
+    return Source(source.name, loaded=select(source.library, needed_components(behaviours, tolerance)))

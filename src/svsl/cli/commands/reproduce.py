@@ -6,38 +6,41 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
+from svsl.backends.base import BACKENDS
 from svsl.cli.parsing import Switch, parse
 from svsl.errors import SvslError, complain
 from svsl.experiments.catalogue import EXPERIMENTS, Experiment, find_experiment, plan, planned_episodes, seeds_of
-from svsl.experiments.reproduction import Job, Reproduction, run_local
+from svsl.experiments.reproduction import Job, Reproduction
+
+BackendName = Annotated[str, tyro.conf.arg(constructor=tyro.extras.literal_type_from_choices(list(BACKENDS)))]
 
 
 @dataclass(frozen=True)
 class Options:
-    """Reproduce a comparison of the paper: all seeds, figures, table and report."""
+    """Reproduce an experiment of the paper: all seeds, figures, table and report."""
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = None
-    """The experiment; --list names them."""
+    """The experiment; --list shows them."""
     list: Switch = False
-    """List the experiments with their cost, and run nothing."""
+    """List the experiments and their cost without running any."""
     seeds: int | None = None
-    """Seeds of each method; default the paper's number, fewer (at least 2) at a smaller scale."""
+    """Seeds per method (default: the paper's number; fewer, but at least 2, at a smaller scale)."""
     scale: float = 1.0
-    """Share of the paper's size, above 0 and at most 1; 0.05 shows in minutes that everything works."""
-    backend: Literal["local", "ray"] = "local"
-    """Processes on this machine, or tasks on a Ray cluster."""
+    """Share of the paper's size, above 0 and at most 1; 0.05 takes minutes and shows that everything works."""
+    backend: BackendName = "local"
+    """Where seeds are trained: in processes on this machine, or on a Ray cluster."""
     ray_address: str | None = None
-    """The cluster; default the environment's RAY_ADDRESS, or a Ray of its own on this machine."""
+    """Address of the cluster (default: RAY_ADDRESS, or a new Ray instance on this machine)."""
     workers: int | None = None
-    """Seeds trained at the same time; default one for each core. The result does not depend on it."""
+    """Seeds trained at the same time (default: one per core). The result does not depend on it."""
     out: Path | None = None
-    """Folder of all runs and the report; default runs/NAME. It must be shared by all nodes of a cluster."""
+    """Folder of all runs and the report (default: runs/NAME). All nodes of a cluster must share it."""
     quiet: Switch = False
-    """Show no progress."""
+    """Do not show progress."""
     checkpoint_s: float = 10.0
     """Seconds between checkpoints of a run."""
 
@@ -51,7 +54,7 @@ class Options:
 
 
 def main(args: list[str]) -> int:
-    """Runs an experiment and reports."""
+    """Runs an experiment and writes its report."""
     options = parse(Options, args, "svsl reproduce")
     if options.list:
         for name, experiment in EXPERIMENTS.items():
@@ -60,51 +63,39 @@ def main(args: list[str]) -> int:
     if options.name is None:
         raise SvslError(f"reproduce what? svsl reproduce NAME, with one of {', '.join(EXPERIMENTS)}")
     experiment = find_experiment(options.name)
-    seeds = options.seeds or seeds_of(experiment, options.scale)
-    made = Reproduction(
-        options.name,
-        experiment,
-        options.out or Path("runs") / options.name,
-        seeds,
-        options.scale,
-        options.checkpoint_s,
-    )
+    seeds, folder = options.seeds or seeds_of(experiment, options.scale), options.out or Path("runs") / options.name
+    reproduction = Reproduction(options.name, experiment, folder, seeds, options.scale, options.checkpoint_s)
     try:
-        return _reproduce(made, options, "svsl reproduce " + shlex.join(args))
+        return _reproduce(reproduction, options, "svsl reproduce " + shlex.join(args))
     except OSError as error:
         raise SvslError(
-            f"cannot write to {made.folder} ({error.strerror or error}); what is there is whole: make room, then the "
-            "same command goes on"
+            f"cannot write to {folder} ({error.strerror or error}); the files there are intact: make room, then the "
+            "same command continues"
         ) from None
 
 
-def _reproduce(made: Reproduction, options: Options, command: str) -> int:
+def _reproduce(reproduction: Reproduction, options: Options, command: str) -> int:
+    from svsl.experiments.progress import ReproductionDisplay
+    from svsl.experiments.report import write_report
+    from svsl.experiments.runner import run_jobs
     from svsl.runs.training import stop_on_signals
-    from svsl.show.progress import ReproductionDisplay
 
-    with made.open():
-        with stop_on_signals() as stop, ReproductionDisplay(made.name, options.quiet) as display:
-            if options.backend == "ray":
-                from svsl.backends.ray_cluster import run_on_ray
-
-                run_on_ray(made, options.ray_address, options.workers, display, stop)
-            else:
-                run_local(made, options.workers, display, stop)
-        if any(job.state == "stopped" for job in made.jobs):
-            return complain("stopped and saved; the same command goes on", code=130)
-        code = _complain_of([job for job in made.jobs if job.state == "failed"])
-        from svsl.experiments.report import write_report
-
-        for kind, path in write_report(made, command):
+    with reproduction.open():
+        with stop_on_signals() as stop, ReproductionDisplay(reproduction.name, options.quiet) as display:
+            run_jobs(reproduction, options.backend, options.ray_address, options.workers, display, stop)
+        if any(job.state == "stopped" for job in reproduction.jobs):
+            return complain("stopped and saved; the same command continues", code=130)
+        code = _complain_of([job for job in reproduction.jobs if job.state == "failed"])
+        for kind, path in write_report(reproduction, command):
             print(f"{kind:8} {path}")
     return code
 
 
 def _complain_of(failed: list[Job]) -> int:
     for job in failed:
-        complain(f"{job.run.folder.name} failed: {job.message} (all of it in {job.run.folder / 'log.txt'})")
+        complain(f"{job.run.folder.name} failed: {job.message} (details in {job.log})")
     if failed:
-        print("svsl: the same command tries the failed ones again from their checkpoints", file=sys.stderr)
+        print("svsl: the same command retries them from their checkpoints", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -14,7 +14,7 @@ from svsl.errors import SvslError
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.runs.config import PLOT_STREAM
-from svsl.runs.sources import open_library, task_of
+from svsl.runs.sources import open_source
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ def main(args: list[str]) -> int:
     from svsl.show.video import check_format, render_video
 
     check_format(options.out)
-    library, _ = open_library(options.source)
-    task, context = task_of(library), context_of(library, options.context)
+    source = open_source(options.source)
+    library = source.library
+    task, context = source.task(), context_of(library, options.context)
     components = [options.component] if options.component is not None else None
     skills = skills_at(library, task, context, stream(0, PLOT_STREAM, 4), components)
     skills = skills if options.all else skills[:1]
