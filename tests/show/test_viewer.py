@@ -85,7 +85,16 @@ def open_page(browser: Browser, address: str) -> tuple[Page, list[str]]:
     page.set_default_timeout(WAIT_MS)
     page.goto(address)
     page.get_by_role("button", name=SKILL).first.wait_for()
+    close_notifications(page)
     return page, errors
+
+
+def close_notifications(page: Page) -> None:
+    """Closes what viser says about the browser, such as that it draws without a GPU: it covers the maps."""
+    notifications = page.locator(".mantine-Notification-root")
+    while notifications.count():
+        notifications.first.get_by_role("button").click()
+        notifications.first.wait_for(state="detached")
 
 
 def skills(page: Page) -> list[str]:

@@ -243,14 +243,14 @@ class Session:
         if shown is None or self.stage is None:
             return
         if self.playing:
-            self.time_s += elapsed_s * self.controls.speed_factor
-            if self.time_s >= shown.duration_s:
-                self.time_s = shown.duration_s
-                self._set_playing(False, "Play again")
+            self.time_s = min(self.time_s + elapsed_s * self.controls.speed_factor, shown.duration_s)
+        ended = self.playing and self.time_s >= shown.duration_s
         step = shown.step_at(self.time_s)
-        if self._drawn is None or self._drawn[0] is not shown or self._drawn[1] != step:
+        if ended or self._drawn is None or self._drawn[0] is not shown or self._drawn[1] != step:
             self._drawn = (shown, step)
             self.stage.show(shown, step, component_color(self.selected))
             self.controls.show_time(self.time_s, shown.duration_s)
+        if ended:  # after the last frame: who reads "Play again" also sees the end
+            self._set_playing(False, "Play again")
         if not self.playing and self.queue:
             self._start(self.queue.pop(0))
