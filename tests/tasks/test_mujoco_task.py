@@ -16,7 +16,7 @@ from svsl import Outcome, SvslError
 from svsl.model.gaussians import Array
 from svsl.model.random import stream
 from svsl.show.playback import motion
-from svsl.show.rendering import SceneRenderer
+from svsl.show.rendering import make_renderer
 from svsl.simulation.primitives import throw
 from svsl.simulation.servos import add_servo, compile_model, read_model
 from svsl.tasks.check import check_task
@@ -115,12 +115,12 @@ def test_the_striker_scores_where_the_puck_ends(striker: Any) -> None:
     contexts, parameters = batch(striker, 30)
     outcome = striker.evaluate(contexts, parameters, stream(0))
     for row in range(30):
-        path = striker.trajectory(contexts[row], parameters[row])
-        distance = float(np.linalg.norm(path.ball[-1, :2] - contexts[row]))
+        whole = striker.motion(contexts[row], parameters[row])
+        distance = float(np.linalg.norm(whole.trail[-1, :2] - contexts[row]))
         assert outcome.info["distance"][row] == pytest.approx(distance)
         if outcome.info["hit"][row]:
             assert outcome.returns[row] == pytest.approx(-10 * min(distance, 1.0))
-        assert_array_equal(path.mocap[0, :2], contexts[row])
+        assert_array_equal(whole.markers[0, :2], contexts[row])
     assert 0 < outcome.info["hit"].mean() < 1
     assert {f.verdict for f in check_task(striker)} == {"ok"}
 
@@ -143,8 +143,8 @@ def test_contexts_set_states_and_mocap_bodies() -> None:
     assert_array_equal(rollout.qpos[:, 0], [[0.1, 0.2, 0.3, 0, 2, 7, 1, 0, 0, 0]] * 3)
     assert_allclose(rollout.joint("ball")[:, -1, 0], contexts[:, 1] * 0.4)
     assert_allclose(states[:, -1, 0], 0.41)
-    assert_array_equal(task.trajectory(contexts[0], parameters[0]).mocap, [[contexts[0, 0], 0, -3]])
-    assert len(task.trajectory(contexts[0]).states) == 1
+    assert_array_equal(task.motion(contexts[0], parameters[0]).markers, [[contexts[0, 0], 0, -3]])
+    assert len(task.motion(contexts[0]).poses) == 1
 
 
 def test_servos_are_kept_made_of_motors_or_added() -> None:
@@ -231,10 +231,10 @@ def test_a_wrong_model_is_explained(change: Any, told: str) -> None:
 
 def test_a_model_without_a_camera_is_drawn() -> None:
     try:
-        renderer = SceneRenderer(Swing(), 80, 60)
+        renderer = make_renderer(Swing(), 80, 60)
     except SvslError as error:
         pytest.skip(str(error))
-    picture = renderer.last_frame(np.array([0.5, 1.0]), np.zeros(9))
+    picture = renderer.frame(Swing().motion(np.array([0.5, 1.0]), np.zeros(9)), 0)
     renderer.close()
     assert picture.shape == (60, 80, 3)
 

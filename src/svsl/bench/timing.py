@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import numpy as np
 from rich.table import Table
@@ -281,8 +281,7 @@ def _time_library(task: Task) -> float:
 
 def _time_rollouts(name: str) -> list[RolloutTiming]:
     """Times valid episodes of the initial search distribution."""
-    task = make_task(name)
-    assert isinstance(task, SimulatedTask)
+    task = cast("SimulatedTask", make_task(name))
     rng = stream(0, 4)
     factor = np.linalg.cholesky(task.initial_cov)
     contexts = rng.uniform(task.context_low, task.context_high, (1024, len(task.context_low)))

@@ -24,13 +24,12 @@ from svsl.model.random import stream
 from svsl.model.version import __version__
 from svsl.runs.comparison import Group, Table, in_words, seeds_in_words, summary_table, to_csv, to_markdown
 from svsl.runs.config import PLOT_STREAM
-from svsl.show.plots import plot_side_by_side
 from svsl.show.plots.contexts import draw_contexts, draw_success_map, name_axes
+from svsl.show.plots.files import plot_side_by_side
 from svsl.show.plots.learning import draw_learning, plot_learning
 from svsl.show.plots.skills import draw_ball_heights
 from svsl.show.plots.style import save_figure
 from svsl.tasks.base import Task, run_episodes
-from svsl.tasks.simulated import SimulatedTask
 
 _MODE_CONTEXTS, _MODE_DRAWS = 12, 100
 _CELLS = 20
@@ -123,7 +122,6 @@ def _balls(made: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[s
     figure = Figure(figsize=(5.4 * len(groups), 4.0), layout="constrained")
     for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
         library, task = _first(group)
-        assert isinstance(task, SimulatedTask)
         contexts = mode_contexts(task)
         shown = [len(modes) for modes in modes_seen(library, task, contexts, stream(0, PLOT_STREAM, 5))]
         draw_ball_heights(axes, library, task, contexts[int(np.argmax(shown))])
