@@ -115,7 +115,7 @@ def moments(figure: Figure) -> list[float]:
 
 def test_without_a_release_snapshots_are_spread_over_the_motion_and_there_is_no_ball() -> None:
     parameters = np.random.default_rng(0).normal(0, 0.5, (2, 9))
-    library = small_library("test_mujoco_task:Swing", np.array([[0.0, 1.0], [0.5, 2.0]]), 0.5, parameters)
+    library = small_library("swing:Swing", np.array([[0.0, 1.0], [0.5, 2.0]]), 0.5, parameters)
     try:
         figure = snapshots_figure(library, task_of(library))
     except SvslError as error:
