@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import queue
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -308,23 +310,19 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_the_newest_request_is_served() -> None:
-    import threading
-
-    begun, go_on, done = threading.Event(), threading.Event(), list[int]()
+    begun, proceed, done = threading.Event(), threading.Event(), queue.Queue[int]()
 
     def work(request: int) -> None:
         begun.set()
-        go_on.wait(10)
-        done.append(-request if worker.overtaken else request)
+        proceed.wait(10)
+        done.put(-request if worker.overtaken else request)
 
     worker = NewestFirst(work)
     worker.ask(1)
     begun.wait(10)
     for request in (2, 3, 4):
         worker.ask(request)
-    go_on.set()
-    deadline = time.monotonic() + 10
-    while len(done) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    proceed.set()
+    served = [done.get(timeout=10), done.get(timeout=10)]
     worker.close()
-    assert done == [-1, 4], "the first was told that it is overtaken; 2 and 3 never ran"
+    assert served == [-1, 4], "the first saw that it was overtaken; 2 and 3 never ran"

@@ -50,16 +50,7 @@ def make_renderer(task: Task, width: int = 640, height: int = 480) -> Renderer:
 
 
 class MujocoRenderer:
-    """Draws the states of a MuJoCo model.
-
-    Args:
-        scene: The model.
-        width: Width of a picture in pixels.
-        height: Height of a picture in pixels.
-
-    Raises:
-        SvslError: If no OpenGL library is installed.
-    """
+    """Draws the states of a MuJoCo model; see `make_renderer` for size and errors."""
 
     def __init__(self, scene: MujocoScene, width: int, height: int) -> None:
         self._model, self._data = scene.model, mujoco.MjData(scene.model)
@@ -106,13 +97,7 @@ def set_pose(model: mujoco.MjModel, data: mujoco.MjData, motion: Motion, step: i
 
 
 class PlanarRenderer:
-    """Draws a chain in the plane with matplotlib.
-
-    Args:
-        scene: The boxes around it.
-        width: Width of a picture in pixels.
-        height: Height of a picture in pixels.
-    """
+    """Draws a chain of points in the plane with matplotlib."""
 
     def __init__(self, scene: PlanarScene, width: int, height: int) -> None:
         self._figure = figure = Figure(figsize=(width / 100, height / 100), dpi=100)

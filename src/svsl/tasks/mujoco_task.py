@@ -265,9 +265,9 @@ def _entries(model: mujoco.MjModel, joint: str) -> slice:
     Raises:
         SvslError: If the model has no such joint.
     """
-    found = _named(model.joint, joint)
-    first = int(found.qposadr[0])
-    return slice(first, first + len(found.qpos0))
+    element = _named(model.joint, joint)
+    first = int(element.qposadr[0])
+    return slice(first, first + len(element.qpos0))
 
 
 def _each(name: str, values: float | Sequence[float], count: int) -> Array:

@@ -86,7 +86,7 @@ class Motion:
         return int(np.clip(round(time_s / self.dt_s), 0, len(self.poses) - 1))
 
     def trimmed(self) -> Motion:
-        """The motion without what is no longer interesting: the trail is at rest, or the episode is decided."""
+        """The motion until shortly after its trail has come to rest or the episode is decided."""
         if self.decided_step is None:
             return self
         away = np.flatnonzero(np.linalg.norm(self.trail - self.trail[-1], axis=1) > _REST_DISTANCE)

@@ -48,7 +48,7 @@ def plot_run(run: Run, folder: Path | None = None, task: Task | None = None) -> 
     Args:
         run: The run.
         folder: Where to write them; default the run's own folder of figures.
-        task: The run's task; created anew by default.
+        task: The run's task; created by default.
 
     Raises:
         SvslError: If there is nothing to draw.
@@ -73,7 +73,7 @@ def plot_library(library: SkillLibrary, folder: Path, task: Task | None = None) 
     Args:
         library: The library.
         folder: Where to write them.
-        task: The library's task; created anew by default.
+        task: The library's task; created by default.
 
     Raises:
         SvslError: If no task is given and the library does not name its own.
