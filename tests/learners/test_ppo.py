@@ -21,10 +21,10 @@ from svsl.model.random import stream
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
 from svsl.runs.training import Status
-from svsl.show.plots import plot_run
+from svsl.show.plots.files import plot_run
 from svsl.tasks.base import uniform_contexts
 from svsl.tasks.reacher5 import STEPS, Reward
-from svsl.tasks.reacher5_steps import step_form
+from svsl.tasks.steps import step_form
 
 pytest.importorskip("torch")
 pytest.importorskip("stable_baselines3")
@@ -240,7 +240,7 @@ def test_what_cannot_be_trained_is_refused_before_a_folder_is_made(
 
 def test_the_core_never_imports_torch() -> None:
     code = (
-        "import sys, svsl, svsl.learners.registry, svsl.runs.training, svsl.show.plots, svsl.environments\n"
+        "import sys, svsl, svsl.learners.registry, svsl.runs.training, svsl.show.plots.files, svsl.environments\n"
         "from svsl.cli import main\n"
         "main(['train', 'reacher5', '--components', '1', '--iterations', '1', '--buffer', '406', '--quiet'])\n"
         "sys.exit(any(name.split('.')[0] in ('torch', 'stable_baselines3') for name in sys.modules))"

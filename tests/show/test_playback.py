@@ -9,9 +9,11 @@ from helpers import small_library
 from svsl import SkillLibrary, SvslError, make_task
 from svsl.model.gaussians import Array
 from svsl.model.random import stream
-from svsl.show.playback import Motion, draws_around, has_motion, motion, skills_at, versatile_context
+from svsl.show.playback import draws_around, motion, outline, skills_at, versatile_context
 from svsl.tasks.beer_pong import BeerPong
 from svsl.tasks.planar_reacher import PlanarReacher
+from svsl.tasks.presentation import Motion, Showable
+from svsl.tasks.registry import REGISTRY
 from svsl.tasks.table_tennis import TableTennis
 from toys import Bimodal, SometimesNan
 
@@ -69,7 +71,7 @@ def test_the_planar_arm_goes_from_straight_to_its_posture() -> None:
         x, y = x + np.cos(heading), y + np.sin(heading)
         points.append((x, y))
     np.testing.assert_allclose(shown.poses[-1], points, atol=1e-12)
-    np.testing.assert_allclose(shown.outline[:, :2], points, atol=1e-12)
+    np.testing.assert_allclose(outline(task.scene, shown)[:, :2], points, atol=1e-12)
     np.testing.assert_array_equal(shown.trail[:, :2], shown.poses[:, -1])
     links = np.linalg.norm(np.diff(shown.poses, axis=1), axis=2)
     np.testing.assert_allclose(links, 1, atol=1e-12)
@@ -83,13 +85,13 @@ def ball_rests(ball: Array, end: int) -> bool:
 
 def test_a_throw_is_shown_until_the_ball_rests() -> None:
     task, context = BeerPong(), np.array([0.1, -1.6])
-    shown, path = motion(task, context, THROW), task.trajectory(context, THROW)
+    shown, whole = motion(task, context, THROW), task.motion(context, THROW)
     end = len(shown.poses)
-    np.testing.assert_array_equal(shown.poses, path.states[:end])
-    np.testing.assert_array_equal(shown.trail, path.ball[:end])
-    assert end == len(path.states) or ball_rests(path.ball, end)
-    assert shown.turning_step == shown.trail_start == path.release - 1
-    np.testing.assert_array_equal(shown.outline, path.ball[path.release - 1 : end])
+    np.testing.assert_array_equal(shown.poses, whole.poses[:end])
+    np.testing.assert_array_equal(shown.trail, whole.trail[:end])
+    assert end == len(whole.poses) or ball_rests(whole.trail, end)
+    assert shown.moments["release"] == shown.trail_start
+    np.testing.assert_array_equal(outline(task.scene, shown), whole.trail[shown.trail_start : end])
     invalid = motion(task, context, np.full(15, 9.0))
     assert (len(invalid.poses), invalid.duration_s, invalid.step_at(3.0)) == (1, 0.0, 0)
 
@@ -97,16 +99,14 @@ def test_a_throw_is_shown_until_the_ball_rests() -> None:
 def test_a_strike_is_shown_until_it_is_decided() -> None:
     task, context = TableTennis(), np.array([-0.7, 0.0, -0.7, 0.0])
     parameters = np.array([*np.full(21, 0.1), 3.0])
-    shown, path = motion(task, context, parameters), task.trajectory(context, parameters)
+    shown, whole = motion(task, context, parameters), task.motion(context, parameters)
     decided = int(task.evaluate_batch(context[None], parameters[None]).info["steps"][0])
-    assert 0 < decided < len(path.states), "the ball falls before the arm rests"
-    assert len(shown.poses) == min(decided + 250, len(path.states))
+    assert 0 < decided < len(whole.poses), "the ball falls before the arm rests"
+    assert len(shown.poses) == min(decided + 250, len(whole.poses))
 
 
 def test_moments_of_a_motion() -> None:
-    forth_and_back = np.column_stack([[0.0, 1.0, 2.0, 3.0, 1.0, -2.0, -9.0], np.zeros((7, 2))])
-    shown = Motion(0.1, np.zeros((7, 1)), forth_and_back, 0)
-    assert shown.turning_step == 3
+    shown = Motion(0.1, np.zeros((7, 1)), np.zeros((7, 3)), np.zeros((0, 3)))
     assert shown.duration_s == pytest.approx(0.6)
     assert [shown.step_at(t) for t in (-1.0, 0.0, 0.26, 0.34, 7.0)] == [0, 0, 3, 3, 6]
 
@@ -135,7 +135,7 @@ def test_a_versatile_context_shows_each_way_before_repeating_one() -> None:
 
 
 def test_only_some_tasks_can_be_watched() -> None:
-    assert all(has_motion(make_task(name)) for name in ("planar-reacher", "beer-pong", "table-tennis"))
-    assert not has_motion(Bimodal())
+    assert all(isinstance(make_task(name), Showable) for name in REGISTRY)
+    assert not isinstance(Bimodal(), Showable)
     with pytest.raises(SvslError, match="a Bimodal has no motion to show"):
         motion(Bimodal(), np.zeros(1), np.zeros(2))

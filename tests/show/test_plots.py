@@ -20,8 +20,8 @@ from svsl.model.mixture import Mixture
 from svsl.model.random import stream
 from svsl.runs.folder import Run
 from svsl.runs.sources import task_of
-from svsl.show.plots import plot_library, plot_side_by_side
 from svsl.show.plots.contexts import draw_context_ellipses, draw_contexts, success_figure
+from svsl.show.plots.files import FIGURES, plot_library, plot_side_by_side
 from svsl.show.plots.learning import learning_figure
 from svsl.show.plots.skills import MOMENTS_S, draw_ball_heights, draw_postures, postures_figure, snapshots_figure
 from svsl.show.plots.style import component_color
@@ -87,10 +87,10 @@ def test_ball_heights_start_at_the_release_and_end_where_the_ball_does() -> None
     draw_ball_heights(axes, library, task, context)
     assert len(axes.lines) == 2
     for component, line in enumerate(axes.lines):
-        path = task.trajectory(context, bias[component])
+        motion = task.motion(context, bias[component])
         time, height = (np.asarray(values) for values in line.get_data())
-        assert (height[0], height[-1]) == (path.ball[path.release - 1, 2], path.ball[-1, 2])
-        assert time[-1] == pytest.approx(0.005 * (len(path.ball) - 1))
+        assert (height[0], height[-1]) == (motion.trail[motion.moments["release"], 2], motion.trail[-1, 2])
+        assert time[-1] == pytest.approx(0.005 * (len(motion.trail) - 1))
 
 
 def test_snapshots_show_skills_in_rows_and_moments_in_columns() -> None:
@@ -115,9 +115,9 @@ def moments(figure: Figure) -> list[float]:
 
 def test_without_a_release_snapshots_are_spread_over_the_motion_and_there_is_no_ball() -> None:
     parameters = np.random.default_rng(0).normal(0, 0.5, (2, 9))
-    library = small_library("test_mujoco_task:Swing", np.array([[0.0, 1.0], [0.5, 2.0]]), 0.5, parameters)
+    library = small_library("swing:Swing", np.array([[0.0, 1.0], [0.5, 2.0]]), 0.5, parameters)
     try:
-        figure = snapshots_figure(library, task_of(library))  # type: ignore[arg-type]
+        figure = snapshots_figure(library, task_of(library))
     except SvslError as error:
         pytest.skip(str(error))
     np.testing.assert_allclose(moments(figure), np.linspace(0, 0.39, 5), atol=0.006)
@@ -268,7 +268,7 @@ def test_a_figure_that_cannot_be_drawn_costs_no_other(
     def broken(*args: object) -> Figure:
         raise ValueError("Axis limits cannot be NaN or Inf")
 
-    monkeypatch.setattr("svsl.show.plots.contexts_figure", broken)
+    monkeypatch.setitem(FIGURES, "contexts", broken)
     capsys.readouterr()
     assert main(["plot", "run"]) == 0
     out, err = capsys.readouterr()
@@ -307,7 +307,7 @@ def test_libraries_that_are_no_runs_are_drawn_too(capsys: pytest.CaptureFixture[
 
 def test_libraries_of_different_tasks_side_by_side(library: SkillLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
     figures: list[Figure] = []
-    monkeypatch.setattr("svsl.show.plots.save_figure", lambda figure, path: figures.append(figure))
+    monkeypatch.setattr("svsl.show.plots.files.save_figure", lambda figure, path: figures.append(figure))
     planar = SkillLibrary(library.mixture, library.context_low, library.context_high, {"task": "planar-reacher"})
     toy = small_library("toys:Bimodal", np.zeros((1, 1)), 0.5, np.zeros((1, 2)))
     plot_side_by_side([("arm", planar), ("toy", toy)], Path("x.png"))

@@ -17,7 +17,7 @@ from helpers import small_library
 from svsl import SvslError, make_task
 from svsl.cli import main
 from svsl.show.plots.style import component_color
-from svsl.show.rendering import SceneRenderer
+from svsl.show.rendering import make_renderer
 from svsl.show.video import grid
 
 Frames = NDArray[np.int64]
@@ -75,7 +75,7 @@ def test_postures_side_by_side(out: str, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_throw_in_the_scene(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("imageio_ffmpeg", reason="imageio-ffmpeg is not installed")
     try:
-        SceneRenderer(make_task("beer-pong"), 64, 48).close()
+        make_renderer(make_task("beer-pong"), 64, 48).close()
     except SvslError as error:
         pytest.skip(str(error))
     flags = ["--context", "0.1", "-1.6", "--component", "1", "--width", "160", "--fps", "4"]

@@ -367,22 +367,23 @@ def test_a_simulation_that_stops_gets_the_penalty(task: BeerPong, monkeypatch: p
     np.testing.assert_array_equal(outcome.returns[[0, 2]], healthy.returns[[0, 2]])
 
 
-def test_a_trajectory_is_the_episode(task: BeerPong) -> None:
+def test_a_motion_is_the_episode(task: BeerPong) -> None:
     context = np.array(LIKED)
-    path, naive = task.trajectory(context, THROW), naive_throw(task, context, THROW)
-    assert path.release == 127
-    assert path.states.shape == (127 + 500, 21)
-    assert path.dt_s == 0.005
-    np.testing.assert_allclose(path.states[:, 0], np.arange(1, 628) * 0.005)
-    np.testing.assert_array_equal(path.ball[127:], path.states[127:, 8:11])
-    np.testing.assert_allclose(path.ball[127:], naive.ball[127:], atol=1e-6)
-    np.testing.assert_allclose(path.mocap, [[*(context + AXIS_OFFSET), 0.0]])
+    motion, naive = task.motion(context, THROW), naive_throw(task, context, THROW)
+    assert motion.moments == {"release": 126}
+    assert motion.trail_start == 126
+    assert motion.poses.shape == (127 + 500, 21)
+    assert motion.dt_s == 0.005
+    np.testing.assert_allclose(motion.poses[:, 0], np.arange(1, 628) * 0.005)
+    np.testing.assert_array_equal(motion.trail[127:], motion.poses[127:, 8:11])
+    np.testing.assert_allclose(motion.trail[127:], naive.ball[127:], atol=1e-6)
+    np.testing.assert_allclose(motion.markers, [[*(context + AXIS_OFFSET), 0.0]])
 
 
-def test_a_trajectory_has_the_ball_in_the_hand_until_its_release(task: BeerPong) -> None:
-    path, naive = task.trajectory(np.array(LIKED), THROW), naive_throw(task, np.array(LIKED), THROW)
-    np.testing.assert_allclose(path.ball[:127], naive.ball[:127], atol=1e-6)
-    np.testing.assert_allclose(path.states[:127, 8:11], naive.ball[:127], atol=1e-6)
+def test_a_motion_has_the_ball_in_the_hand_until_its_release(task: BeerPong) -> None:
+    motion, naive = task.motion(np.array(LIKED), THROW), naive_throw(task, np.array(LIKED), THROW)
+    np.testing.assert_allclose(motion.trail[:127], naive.ball[:127], atol=1e-6)
+    np.testing.assert_allclose(motion.poses[:127, 8:11], naive.ball[:127], atol=1e-6)
 
 
 def test_the_ball_does_not_touch_the_hand_that_carries_it(task: BeerPong) -> None:

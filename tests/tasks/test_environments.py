@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 import svsl.environments
 from svsl import SvslError, make_task
+from svsl.environments.skills import FPS, film_steps
 from svsl.model.random import stream
-from svsl.show.pictures import pictures_of
-from svsl.show.rendering import SceneRenderer
-from svsl.tasks.simulated import SimulatedTask
+from svsl.show.rendering import make_renderer
+from svsl.tasks.presentation import showable
+from toys import Bimodal
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.uint8]]:
 def test_the_checker_of_gymnasium_is_content(name: str, shown: list[NDArray[np.uint8]]) -> None:
     env = gymnasium.make(name).unwrapped
     try:
-        pictures_of(make_task(svsl.environments.SKILL_ENVIRONMENTS[name])).close()
+        make_renderer(make_task(svsl.environments.SKILL_ENVIRONMENTS[name])).close()
     except SvslError as error:
         pytest.skip(str(error))
     with warnings.catch_warnings():
@@ -52,32 +53,28 @@ def test_the_checker_of_gymnasium_is_content(name: str, shown: list[NDArray[np.u
 def test_a_window_shows_the_whole_episode(shown: list[NDArray[np.uint8]]) -> None:
     env = gymnasium.make("svsl/PlanarReacher-v0", render_mode="human")
     env.reset(options={"context": [6.0, 1.0]})
-    env.step(np.zeros(10))
+    env.step(np.full(10, 0.2))
     assert env.render() is None
     still = gymnasium.make("svsl/PlanarReacher-v0", render_mode="rgb_array")
     still.reset(options={"context": [6.0, 1.0]})
     np.testing.assert_array_equal(shown[0], still.render())
-    still.step(np.zeros(10))
-    np.testing.assert_array_equal(shown[1], still.render())
-    assert (shown[0] != shown[1]).any()
-    assert len(shown) == 2
+    still.step(np.full(10, 0.2))
+    np.testing.assert_array_equal(shown[-1], still.render())
+    assert len(shown) == 1 + 38, "the start, and 75 steps of 20 ms at about 20 frames per second"
+    assert (shown[0] != shown[20]).any()
+    assert (shown[20] != shown[-1]).any()
     assert pyplot.get_fignums()
     env.close()
     assert not pyplot.get_fignums()
 
 
 def test_a_film_ends_with_the_last_state() -> None:
-    task = make_task("beer-pong")
-    try:
-        renderer = SceneRenderer(task, 80, 60)
-    except SvslError as error:
-        pytest.skip(str(error))
-    context, parameters = np.array([0.0, -1.7]), np.array([*np.full(14, 0.2), 0.3])
-    film = list(renderer.frames(context, parameters, 5))
+    task, context = showable(make_task("beer-pong")), np.array([0.0, -1.7])
+    motion = task.motion(context, np.array([*np.full(14, 0.2), 0.3]))
+    film = film_steps(motion, 5)
     assert len(film) == 15  # 63 steps and then 500 of 5 ms: 14 intervals of 0.2 s
-    np.testing.assert_array_equal(film[-1], renderer.last_frame(context, parameters))
-    assert len(list(renderer.frames(context, None, 5))) == 1
-    renderer.close()
+    assert film[-1] == len(motion.poses) - 1
+    assert list(film_steps(task.motion(context), FPS)) == [0]
 
 
 def test_without_a_screen_a_window_is_refused() -> None:
@@ -124,17 +121,16 @@ def test_a_context_of_the_wrong_shape_is_refused() -> None:
 @pytest.mark.parametrize("name", ["beer-pong", "table-tennis"])
 def test_pictures_show_the_episode(name: str) -> None:
     task = make_task(name)
-    assert isinstance(task, SimulatedTask)
     try:
-        renderer = SceneRenderer(task, 160, 120)
+        renderer = make_renderer(task, 160, 120)
     except SvslError as error:
         pytest.skip(str(error))
     context = 0.5 * (np.asarray(task.context_low) + task.context_high)
     parameters = np.asarray(task.initial_mean).copy()
     parameters[:-1], parameters[-1] = 0.3, 0.5
-    path = task.trajectory(context, parameters)
-    first, last = renderer.frame(path, 0), renderer.last_frame(context, parameters)
-    before = renderer.last_frame(context, None)
+    motion = showable(task).motion(context, parameters)
+    first, last = renderer.frame(motion, 0), renderer.frame(motion, len(motion.poses) - 1)
+    before = renderer.frame(showable(task).motion(context), 0)
     renderer.close()
     assert first.shape == (120, 160, 3)
     assert first.std() > 10, "not blank"
@@ -142,21 +138,20 @@ def test_pictures_show_the_episode(name: str) -> None:
     assert np.abs(first.astype(int) - before).mean() < 1, "the start looks like the start"
 
 
-def test_only_simulated_tasks_can_be_drawn() -> None:
-    with pytest.raises(SvslError, match="a PlanarReacher has no MuJoCo model to render"):
-        SceneRenderer(make_task("planar-reacher"))
+def test_a_task_without_a_scene_cannot_be_drawn() -> None:
+    with pytest.raises(SvslError, match="a Bimodal has no motion to show; give it a `scene` and a method `motion`"):
+        make_renderer(Bimodal())
 
 
-def test_a_trajectory_ends_as_the_episode_did() -> None:
+def test_a_motion_ends_as_the_episode_did() -> None:
     task = make_task("beer-pong")
-    assert isinstance(task, SimulatedTask)
     context, parameters = np.array([0.0, -1.7]), np.array([*np.full(14, 0.2), 0.6])
-    path = task.trajectory(context, parameters)
+    motion = showable(task).motion(context, parameters)
     info = task.evaluate(context[None], parameters[None], stream(0)).info
-    assert len(path.states) == np.asarray(info["steps"])[0]
+    assert len(motion.poses) == np.asarray(info["steps"])[0]
     bottom = np.array([0.0, -1.7 - 0.1337249, 0.865])
-    assert np.linalg.norm(path.ball[-1] - bottom) == pytest.approx(np.asarray(info["final_distance"])[0])
+    assert np.linalg.norm(motion.trail[-1] - bottom) == pytest.approx(np.asarray(info["final_distance"])[0])
     # the ball is in the hand until it is released, and does not jump there
-    jumps = np.linalg.norm(np.diff(path.ball, axis=0), axis=1)
+    jumps = np.linalg.norm(np.diff(motion.trail, axis=0), axis=1)
     assert jumps.max() < 0.1
-    assert len(task.trajectory(context, np.full(15, 9.0)).states) == 1, "what cannot be run stays at the start"
+    assert len(showable(task).motion(context, np.full(15, 9.0)).poses) == 1, "what cannot be run stays at the start"

@@ -16,55 +16,15 @@ from svsl import Outcome, SvslError
 from svsl.model.gaussians import Array
 from svsl.model.random import stream
 from svsl.show.playback import motion
-from svsl.show.rendering import SceneRenderer
+from svsl.show.rendering import make_renderer
 from svsl.simulation.primitives import throw
 from svsl.simulation.servos import add_servo, compile_model, read_model
 from svsl.tasks.check import check_task
-from svsl.tasks.mujoco_task import MujocoTask, Rollout, Scene
+from svsl.tasks.mujoco_task import MujocoTask, Rollout
+from swing import PENDULUMS, Swing
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FULL = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
-
-PENDULUMS = """
-<mujoco>
-  <compiler angle="radian"/>
-  <option timestep="0.01" gravity="0 0 0" integrator="implicitfast"/>
-  <worldbody>
-    <body><joint name="servo" axis="0 1 0"/><geom size="0.1" pos="0.5 0 0"/>
-      <body pos="0.6 0 0"><joint name="motor" axis="0 1 0"/><geom size="0.1" pos="0.5 0 0"/>
-        <body pos="0.6 0 0"><joint name="bare" axis="0 1 0"/><geom size="0.1" pos="0.5 0 0"/></body>
-      </body>
-    </body>
-    <body name="cup" mocap="true" pos="0 0 -3"><geom size="0.1"/></body>
-    <body name="ball" pos="0 2 0"><joint name="ball" type="free"/><geom size="0.1"/></body>
-  </worldbody>
-  <actuator>
-    <position name="mine" joint="servo" kp="70" kv="3" gear="2"/>
-    <motor joint="motor" gear="-4" ctrlrange="-1 2"/>
-  </actuator>
-  <sensor><jointpos name="angle" joint="bare"/></sensor>
-  <keyframe><key qpos="0.1 0.2 0.3 0 2 0 1 0 0 0" ctrl="0.5 0.5"/></keyframe>
-</mujoco>
-"""
-
-
-class Swing(MujocoTask):
-    """Swing three joints; the context is where a cup is and how fast a ball flies."""
-
-    context_low, context_high = np.array([-1.0, 0.0]), np.array([1.0, 3.0])
-
-    def __init__(self, model: Any = PENDULUMS, **options: Any) -> None:
-        settings: dict[str, Any] = {"duration_s": 0.3, "rest_s": 0.1, "penalty": -50.0, "kp": 20.0, "kv": 2.0}
-        super().__init__(model, ("servo", "motor", "bare"), **(settings | options))
-
-    def place(self, contexts: Array, scene: Scene) -> None:
-        scene.mocap("cup")[:, 0] = contexts[:, 0]
-        scene.qvel[:, 3] = contexts[:, 1]
-        scene.joint("ball")[:, 2] = 7.0
-
-    def score(self, contexts: Array, parameters: Array, rollout: Rollout) -> Outcome:
-        angle = rollout.sensor("angle")[:, -1]
-        return Outcome(-np.abs(angle - contexts[:, 0]), angle > 0, {"ball": rollout.joint("ball")[:, -1, 0]})
 
 
 @pytest.fixture(scope="module")
@@ -115,12 +75,12 @@ def test_the_striker_scores_where_the_puck_ends(striker: Any) -> None:
     contexts, parameters = batch(striker, 30)
     outcome = striker.evaluate(contexts, parameters, stream(0))
     for row in range(30):
-        path = striker.trajectory(contexts[row], parameters[row])
-        distance = float(np.linalg.norm(path.ball[-1, :2] - contexts[row]))
+        whole = striker.motion(contexts[row], parameters[row])
+        distance = float(np.linalg.norm(whole.trail[-1, :2] - contexts[row]))
         assert outcome.info["distance"][row] == pytest.approx(distance)
         if outcome.info["hit"][row]:
             assert outcome.returns[row] == pytest.approx(-10 * min(distance, 1.0))
-        assert_array_equal(path.mocap[0, :2], contexts[row])
+        assert_array_equal(whole.markers[0, :2], contexts[row])
     assert 0 < outcome.info["hit"].mean() < 1
     assert {f.verdict for f in check_task(striker)} == {"ok"}
 
@@ -143,8 +103,8 @@ def test_contexts_set_states_and_mocap_bodies() -> None:
     assert_array_equal(rollout.qpos[:, 0], [[0.1, 0.2, 0.3, 0, 2, 7, 1, 0, 0, 0]] * 3)
     assert_allclose(rollout.joint("ball")[:, -1, 0], contexts[:, 1] * 0.4)
     assert_allclose(states[:, -1, 0], 0.41)
-    assert_array_equal(task.trajectory(contexts[0], parameters[0]).mocap, [[contexts[0, 0], 0, -3]])
-    assert len(task.trajectory(contexts[0]).states) == 1
+    assert_array_equal(task.motion(contexts[0], parameters[0]).markers, [[contexts[0, 0], 0, -3]])
+    assert len(task.motion(contexts[0]).poses) == 1
 
 
 def test_servos_are_kept_made_of_motors_or_added() -> None:
@@ -207,10 +167,13 @@ def test_a_model_is_a_file_a_text_or_a_spec() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda: Swing("missing.xml"), "no model file 'missing.xml' in .*tasks or the current directory"),
+        (lambda: Swing("missing.xml"), "no model file 'missing.xml' in .*tests or the current directory"),
         (lambda: Swing("<mujoco><nonsense/></mujoco>"), "MuJoCo cannot read the model: .*nonsense"),
         (lambda: Swing(PENDULUMS.replace('size="0.1"', 'size="-1"')), "MuJoCo cannot compile the model"),
-        (lambda: Swing(PENDULUMS.replace('name="bare"', 'name="b"')), "MuJoCo cannot|no hinge or slide joint 'bare'"),
+        (
+            lambda: Swing(PENDULUMS.replace('name="bare"', 'name="b"')),
+            "no hinge or slide joint 'bare'; it has servo, motor, b",
+        ),
         (lambda: Swing(kp=[1.0, 2.0]), "kp: expected 3 positive numbers, one for each joint, or one for all"),
         (lambda: Swing(tracked="cat"), "the model: Invalid name 'cat'. Valid names: .*'cup'"),
         (lambda: Swing(initial_std=0.0), "initial_std: expected 3 positive numbers"),
@@ -231,10 +194,10 @@ def test_a_wrong_model_is_explained(change: Any, told: str) -> None:
 
 def test_a_model_without_a_camera_is_drawn() -> None:
     try:
-        renderer = SceneRenderer(Swing(), 80, 60)
+        renderer = make_renderer(Swing(), 80, 60)
     except SvslError as error:
         pytest.skip(str(error))
-    picture = renderer.last_frame(np.array([0.5, 1.0]), np.zeros(9))
+    picture = renderer.frame(Swing().motion(np.array([0.5, 1.0]), np.zeros(9)), 0)
     renderer.close()
     assert picture.shape == (60, 80, 3)
 

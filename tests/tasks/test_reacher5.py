@@ -20,7 +20,7 @@ from svsl.model.gaussians import Array, LinearGaussian
 from svsl.model.library import SkillLibrary
 from svsl.model.mixture import Mixture
 from svsl.model.random import stream
-from svsl.show.rendering import SceneRenderer
+from svsl.show.rendering import make_renderer
 from svsl.simulation.primitives import reach
 from svsl.simulation.reacher import (
     GEAR,
@@ -34,8 +34,16 @@ from svsl.simulation.reacher import (
     tip_position,
 )
 from svsl.tasks.base import uniform_contexts
-from svsl.tasks.reacher5 import STEPS, Reacher5, Reward, distance_to_half_disc, start_states, step_rewards
-from svsl.tasks.reacher5_steps import ReacherArms, step_form
+from svsl.tasks.reacher5 import (
+    STEPS,
+    Reacher5,
+    ReacherArms,
+    Reward,
+    distance_to_half_disc,
+    start_states,
+    step_rewards,
+)
+from svsl.tasks.steps import step_form
 
 REWARDS: tuple[Reward, ...] = get_args(Reward)
 
@@ -194,13 +202,13 @@ def test_nan_stays_in_its_row_and_the_batch_does_not_matter() -> None:
     np.testing.assert_array_equal(outcome.returns[rest], clean.returns[rest])
     assert np.isnan(outcome.returns[[7, 9]]).all()
     assert not outcome.success[[7, 9]].any()
-    assert len(task.trajectory(goals[0], broken[7]).states) == 1
+    assert len(task.motion(goals[0], broken[7]).poses) == 1
 
 
 def test_success_is_a_tip_that_ends_near_a_valid_goal() -> None:
     task = Reacher5()
     parameters = stream(6).standard_normal((40, task.parameter_dim))
-    end = np.stack([task.trajectory(np.zeros(2), p).ball[-1, :2] for p in parameters])
+    end = np.stack([task.motion(np.zeros(2), p).trail[-1, :2] for p in parameters])
     near = end + np.array([0.0, 0.049])
     outcome = task.evaluate(near, parameters, stream(0))
     np.testing.assert_array_equal(outcome.success, distance_to_half_disc(near) == 0)
@@ -303,7 +311,7 @@ def test_other_tasks_have_no_step_based_form() -> None:
 def test_pictures_show_the_arm_and_the_goal() -> None:
     task = Reacher5()
     try:
-        SceneRenderer(task, 64, 64).close()
+        make_renderer(task, 64, 64).close()
     except SvslError as error:
         pytest.skip(str(error))
     env = Reacher5Env(render_mode="rgb_array")

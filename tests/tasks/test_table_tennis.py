@@ -14,7 +14,7 @@ from svsl.model.random import stream
 from svsl.simulation.primitives import strike
 from svsl.tasks.base import Outcome
 from svsl.tasks.check import check_task
-from svsl.tasks.table_tennis import TableTennis
+from svsl.tasks.table_tennis import TableTennis, turning_step
 
 
 def numbers(text: str) -> Array:
@@ -319,7 +319,7 @@ def test_two_context_dimensions_are_four_with_the_fixed_serve(distance: str) -> 
     assert first.returns[3] == pytest.approx(-20 * 0.02)
     assert first.info["simulated"].tolist() == [True] * 3 + [False]
     np.testing.assert_array_equal(
-        two.trajectory(targets[0], OUT).states, four.trajectory(np.array([*targets[0], -0.7, 0.0]), OUT).states
+        two.motion(targets[0], OUT).poses, four.motion(np.array([*targets[0], -0.7, 0.0]), OUT).poses
     )
 
 
@@ -457,14 +457,26 @@ def test_a_simulation_that_blows_up_gets_the_penalty() -> None:
     np.testing.assert_array_equal(outcome.returns, -5.0)
 
 
-def test_a_trajectory_is_the_episode_to_its_full_length(task: TableTennis) -> None:
-    path, naive = task.trajectory(SERVED, BACKHAND), naive_strike(task, SERVED, BACKHAND)
-    assert path.states.shape == (1600, 21)
-    assert (path.dt_s, path.release) == (0.002, 0)
-    np.testing.assert_allclose(path.states[:, 0], np.arange(1, 1601) * 0.002)
-    np.testing.assert_array_equal(path.ball, path.states[:, 8:11])
-    np.testing.assert_allclose(path.ball[: naive.decided], naive.ball[: naive.decided], atol=1e-4)
-    np.testing.assert_array_equal(path.mocap, [[-0.7, 0.1, 0.77], [-0.7, 0.0, 0.77]])
+def test_a_motion_is_the_episode_to_its_full_length(task: TableTennis) -> None:
+    motion, naive = task.motion(SERVED, BACKHAND), naive_strike(task, SERVED, BACKHAND)
+    assert motion.poses.shape == (1600, 21)
+    assert (motion.dt_s, motion.trail_start) == (0.002, 0)
+    np.testing.assert_allclose(motion.poses[:, 0], np.arange(1, 1601) * 0.002)
+    np.testing.assert_array_equal(motion.trail, motion.poses[:, 8:11])
+    np.testing.assert_allclose(motion.trail[: naive.decided], naive.ball[: naive.decided], atol=1e-4)
+    np.testing.assert_array_equal(motion.markers, [[-0.7, 0.1, 0.77], [-0.7, 0.0, 0.77]])
+
+
+def test_a_motion_is_decided_when_the_evaluation_stops(task: TableTennis) -> None:
+    for parameters in (BACKHAND, OUT):
+        steps = task.evaluate_batch(SERVED[None], parameters[None]).info["steps"]
+        assert task.motion(SERVED, parameters).decided_step == steps[0]
+
+
+def test_the_hit_is_where_the_ball_turns_back() -> None:
+    forth_and_back = np.column_stack([[0.0, 1.0, 2.0, 3.0, 1.0, -2.0, -9.0], np.zeros((7, 2))])
+    assert turning_step(forth_and_back) == 3
+    assert turning_step(forth_and_back[:1]) == 0
 
 
 def test_the_checker_has_nothing_to_say(task: TableTennis) -> None:

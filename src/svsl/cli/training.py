@@ -94,7 +94,7 @@ def _cluster_task(options: TrainingOptions, config: RunConfig) -> Iterator[Task 
 
 def _report(run: Run, task: Task) -> None:
     """Prints the evaluation, draws the figures and says where the results are."""
-    from svsl.show.plots import plot_run
+    from svsl.show.plots.files import plot_run
 
     show_evaluation(evaluate_run(run, task=task))
     warning = weight_stage_warning(run)

@@ -10,12 +10,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from svsl.model.gaussians import Array
+from svsl.show.rendering import Renderer, make_renderer
+from svsl.show.window import Window
 from svsl.tasks.base import Task, uniform_contexts
+from svsl.tasks.presentation import Motion, showable
 from svsl.tasks.registry import make_task
 
-ACTION_STDS = (
-    10.0  # half the width of the action space: far beyond where skills are found, but finite as others need it
-)
+# half the width of the action space: far beyond useful skills, but finite, as other libraries require
+ACTION_STDS = 10.0
 FPS = 20
 
 
@@ -36,7 +38,7 @@ class TaskEnv(gymnasium.Env[Array, Array]):
     def __init__(self, task: str, render_mode: str | None = None, **options: object) -> None:
         self.task: Task = make_task(task, **options)
         if hasattr(self.task, "workers"):
-            self.task.workers = 1  # it will be asked for one episode at a time
+            self.task.workers = 1  # episodes are run one at a time
         self.initial_mean, self.initial_cov = np.asarray(self.task.initial_mean), np.asarray(self.task.initial_cov)
         self.render_mode = render_mode
         self.observation_space = spaces.Box(self.task.context_low, self.task.context_high, dtype=np.float64)
@@ -44,12 +46,8 @@ class TaskEnv(gymnasium.Env[Array, Array]):
         self.action_space = spaces.Box(self.initial_mean - reach, self.initial_mean + reach, dtype=np.float64)
         self._context = np.asarray(self.task.context_low)
         self._action: Array | None = None
-        self._pictures: Any = None
-        self._window: Any = None
-        if render_mode == "human":
-            from svsl.show.pictures import Window
-
-            self._window = Window(task)
+        self._renderer: Renderer | None = None
+        self._window = Window(task) if render_mode == "human" else None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         """Draws a context uniformly, or takes `options["context"]`."""
@@ -57,11 +55,11 @@ class TaskEnv(gymnasium.Env[Array, Array]):
         unknown = sorted(set(options or {}) - {"context"})
         if unknown:
             raise ValueError(f"options: there is no {unknown[0]!r}, only 'context'")
-        wanted = (options or {}).get("context")
-        if wanted is None:
+        given = (options or {}).get("context")
+        if given is None:
             self._context = uniform_contexts(self.task, 1, self.np_random)[0]
         else:
-            self._context = np.asarray(wanted, dtype=np.float64)
+            self._context = np.asarray(given, dtype=np.float64)
             if self._context.shape != self.observation_space.shape:
                 raise ValueError(f"context: expected shape {self.observation_space.shape}, got {self._context.shape}")
             if not np.isfinite(self._context).all():
@@ -84,23 +82,31 @@ class TaskEnv(gymnasium.Env[Array, Array]):
 
     def render(self) -> NDArray[np.uint8] | None:
         """The scene before the episode, or at its end; None in the mode `human`, whose window shows it already."""
-        return self._drawn().last_frame(self._context, self._action) if self.render_mode == "rgb_array" else None
+        if self.render_mode != "rgb_array":
+            return None
+        motion = showable(self.task).motion(self._context, self._action)
+        return self._open_renderer().frame(motion, len(motion.poses) - 1)
 
     def _show(self) -> None:
         if self._window is not None:
-            for frame in self._drawn().frames(self._context, self._action, FPS):
-                self._window.show(frame, 1 / FPS)
+            motion, renderer = showable(self.task).motion(self._context, self._action), self._open_renderer()
+            for step in film_steps(motion, FPS):
+                self._window.show(renderer.frame(motion, step), 1 / FPS)
 
-    def _drawn(self) -> Any:
-        if self._pictures is None:
-            from svsl.show.pictures import pictures_of
-
-            self._pictures = pictures_of(self.task)
-        return self._pictures
+    def _open_renderer(self) -> Renderer:
+        if self._renderer is None:
+            self._renderer = make_renderer(self.task)
+        return self._renderer
 
     def close(self) -> None:
-        """Frees what draws."""
-        for drawing in (self._pictures, self._window):
-            if drawing is not None:
-                drawing.close()
-        self._pictures = self._window = None
+        """Closes the renderer and the window."""
+        for resource in (self._renderer, self._window):
+            if resource is not None:
+                resource.close()
+        self._renderer = self._window = None
+
+
+def film_steps(motion: Motion, fps: int) -> range:
+    """The steps of a motion that a film shows; it ends with the last one."""
+    stride = max(1, round(1 / (fps * motion.dt_s)))
+    return range((len(motion.poses) - 1) % stride, len(motion.poses), stride)

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from svsl.errors import SvslError
 from svsl.evaluation.metrics import run_finite, success_map
 from svsl.experiments.reproduction import Reproduction
 from svsl.model.files import write_bytes
@@ -26,8 +25,8 @@ from svsl.model.random import stream
 from svsl.model.version import __version__
 from svsl.runs.comparison import Group, Table, describe_seeds, format_summary, summary_table, to_csv, to_markdown
 from svsl.runs.config import PLOT_STREAM
-from svsl.show.plots import plot_side_by_side
 from svsl.show.plots.contexts import draw_contexts, draw_success_map, name_axes
+from svsl.show.plots.files import plot_side_by_side
 from svsl.show.plots.learning import draw_learning, plot_learning
 from svsl.show.plots.skills import draw_ball_heights
 from svsl.show.plots.style import save_figure
@@ -125,8 +124,6 @@ def _balls(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures
     figure = Figure(figsize=(5.4 * len(groups), 4.0), layout="constrained")
     for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
         library, task = _first(group)
-        if not hasattr(task, "trajectory"):
-            raise SvslError(f"figure balls: {group.runs[0].config.task} does not simulate a ball")
         contexts = mode_contexts(task)
         mode_counts = [len(modes) for modes in modes_seen(library, task, contexts, stream(0, PLOT_STREAM, 5))]
         draw_ball_heights(axes, library, task, contexts[int(np.argmax(mode_counts))])

@@ -1,73 +1,82 @@
-"""Pictures of MuJoCo scenes, without a screen."""
+"""Pictures of motions, without a screen: one renderer for each kind of scene."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Protocol
 
 import mujoco
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from svsl.errors import SvslError
-from svsl.model.gaussians import Array
-from svsl.tasks.simulated import SimulatedTask, Trajectory
+from svsl.show.plots.style import GOAL_COLOR, HUES, Color, draw_box, pixels
+from svsl.tasks.base import Task
+from svsl.tasks.presentation import Motion, MujocoScene, PlanarScene, showable
 
-Trail = tuple[Array, tuple[float, float, float]]  # points (n, 3) and a colour
-_TRAIL_RADIUS = 0.013
+Picture = NDArray[np.uint8]
+_TRAIL_RADIUS, _TRAIL_STEP_S = 0.013, 0.02
 
 
-class SceneRenderer:
-    """Draws the states of a simulated task.
+class Renderer(Protocol):
+    """Draws the motions of one scene."""
+
+    def frame(self, motion: Motion, step: int, trail: Color | None = None) -> Picture:
+        """The picture `(height, width, 3)` of one pose, with the trail so far if it is given a colour."""
+        ...
+
+    def close(self) -> None:
+        """Frees the graphics resources."""
+
+
+def make_renderer(task: Task, width: int = 640, height: int = 480) -> Renderer:
+    """The renderer of a task's scene.
 
     Args:
-        task: A task with a MuJoCo model.
-        width: Of a picture, in pixels.
-        height: Of a picture, in pixels.
+        task: A task that can be shown.
+        width: Width of a picture in pixels.
+        height: Height of a picture in pixels.
 
     Raises:
-        SvslError: If the task has no model, or no OpenGL library is installed.
+        SvslError: If the task cannot be shown, or no OpenGL library is installed.
     """
+    scene = showable(task).scene
+    if isinstance(scene, PlanarScene):
+        return PlanarRenderer(scene, width, height)
+    return MujocoRenderer(scene, width, height)
 
-    def __init__(self, task: object, width: int = 640, height: int = 480) -> None:
-        if not isinstance(task, SimulatedTask):
-            raise SvslError(f"a {type(task).__name__} has no MuJoCo model to render")
-        self.task, self._data = task, mujoco.MjData(task.model)
-        cameras = [task.model.camera(number).name for number in range(task.model.ncam)]
+
+class MujocoRenderer:
+    """Draws the states of a MuJoCo model; see `make_renderer` for size and errors."""
+
+    def __init__(self, scene: MujocoScene, width: int, height: int) -> None:
+        self._model, self._data = scene.model, mujoco.MjData(scene.model)
+        cameras = [self._model.camera(number).name for number in range(self._model.ncam)]
         self._camera = "scene" if "scene" in cameras else -1  # -1 looks at the whole model
         try:
-            self._renderer = mujoco.Renderer(task.model, height, width)
-        except Exception as error:  # MuJoCo raises whatever the missing library makes it raise
+            self._renderer = mujoco.Renderer(self._model, height, width)
+        except Exception as error:  # which one depends on the library that is missing
             raise SvslError(
                 "pictures need OpenGL: install libegl1 and libgl1-mesa-dri, or libosmesa6 (Debian, Ubuntu), and import "
                 f"svsl before MuJoCo ({error})"
             ) from None
 
-    def frame(self, trajectory: Trajectory, step: int, trails: Sequence[Trail] = ()) -> NDArray[np.uint8]:
-        """The picture `(height, width, 3)` of one state, with lines through the points of each trail."""
-        full = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
-        mujoco.mj_setState(self.task.model, self._data, trajectory.states[step], full)
-        self._data.mocap_pos[:] = trajectory.mocap
-        mujoco.mj_forward(self.task.model, self._data)
+    def frame(self, motion: Motion, step: int, trail: Color | None = None) -> Picture:
+        """See `Renderer`."""
+        set_pose(self._model, self._data, motion, step)
         self._renderer.update_scene(self._data, camera=self._camera)
-        for points, color in trails:
-            self._draw_trail(points, color)
+        if trail is not None:
+            self._draw_trail(motion, step, trail)
         return np.array(self._renderer.render())
 
-    def last_frame(self, context: Array, parameters: Array | None) -> NDArray[np.uint8]:
-        """The scene before an episode (no parameters, or ones that cannot be run) or at its end."""
-        return self.frame(self.task.trajectory(context, parameters), -1)
-
-    def frames(self, context: Array, parameters: Array | None, fps: int) -> Iterator[NDArray[np.uint8]]:
-        """The episode as a film; the scene before it without parameters."""
-        trajectory = self.task.trajectory(context, parameters)
-        stride = max(1, round(1 / (fps * trajectory.dt_s)))
-        for step in range((len(trajectory.states) - 1) % stride, len(trajectory.states), stride):
-            yield self.frame(trajectory, step)
-
-    def _draw_trail(self, points: Array, color: tuple[float, float, float]) -> None:
+    def _draw_trail(self, motion: Motion, step: int, color: Color) -> None:
         scene = self._renderer.scene
         kind, rgba = mujoco.mjtGeom.mjGEOM_CAPSULE, np.array([*color, 1.0], dtype=np.float32)
+        past = motion.trail[motion.trail_start : step + 1]
+        points = np.concatenate([past[:: max(1, round(_TRAIL_STEP_S / motion.dt_s))], past[-1:]])
         for start, end in pairwise(points[: scene.maxgeom - scene.ngeom]):
             geom = scene.geoms[scene.ngeom]
             mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.eye(3).ravel(), rgba)
@@ -76,5 +85,49 @@ class SceneRenderer:
             scene.ngeom += 1
 
     def close(self) -> None:
-        """Frees the drawing context."""
+        """See `Renderer`."""
         self._renderer.close()
+
+
+def set_pose(model: mujoco.MjModel, data: mujoco.MjData, motion: Motion, step: int) -> None:
+    """Puts a model into one pose of a motion."""
+    mujoco.mj_setState(model, data, motion.poses[step], mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
+    data.mocap_pos[:] = motion.markers
+    mujoco.mj_forward(model, data)
+
+
+class PlanarRenderer:
+    """Draws a chain of points in the plane with matplotlib."""
+
+    def __init__(self, scene: PlanarScene, width: int, height: int) -> None:
+        self._figure = figure = Figure(figsize=(width / 100, height / 100), dpi=100)
+        axes = figure.add_axes((0, 0, 1, 1))
+        draw_planar_scene(axes, scene)
+        axes.set_xlim(*scene.motion_x_range)
+        axes.axis("off")
+        (self._goal,) = axes.plot([], [], "o", color=GOAL_COLOR, ms=9, zorder=3)
+        (self._trail,) = axes.plot([], [], "-", lw=1)
+        (self._chain,) = axes.plot([], [], "-o", ms=3, lw=2.5)
+
+    def frame(self, motion: Motion, step: int, trail: Color | None = None) -> Picture:
+        """See `Renderer`."""
+        self._goal.set_data(*motion.markers[:, :2].T)
+        self._chain.set_data(*motion.poses[step].T)
+        self._trail.set_data(*motion.trail[: step + 1 if trail is not None else 0, :2].T)
+        for line in (self._chain, self._trail):
+            line.set_color(HUES[0] if trail is None else trail)
+        return pixels(self._figure)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def draw_planar_scene(axes: Axes, scene: PlanarScene) -> None:
+    """The obstacles, the base and the goals' box."""
+    for x_from, x_to, y_from, y_to in scene.obstacles:
+        axes.add_patch(Rectangle((x_from, y_from), x_to - x_from, y_to - y_from, color="#BB5566", lw=0))
+    draw_box(axes, scene.low, scene.high, edgecolor="0.6", ls=":", lw=1)
+    axes.plot(0, 0, "s", color="black", ms=7, zorder=4)
+    axes.set_xlim(*scene.x_range)
+    axes.set_ylim(*scene.y_range)
+    axes.set_aspect("equal")

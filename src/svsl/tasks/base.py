@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array, BoolArray
 
-# where code lies that is not the user's: Python, its packages, and this one
+# folders with code that is not the user's: Python, its packages, and this package
 _INSTALLED = {Path(path) for path in sysconfig.get_paths().values()} | {Path(__file__).parents[1]}
 _REDRAWS = 1000
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a batch of n episodes gave; lists become arrays.
+    """The outcome of a batch of n episodes; lists become arrays.
 
     Attributes:
-        returns: `(n,)`, the return of each episode. A NaN or infinite one is counted and replaced by the trainer.
+        returns: `(n,)`, the return of each episode. NaN and infinite returns are counted and replaced in training.
         success: `(n,)` bool, whether the episode solved the task.
         info: Named diagnostics, each an array with one entry per episode.
     """
@@ -48,15 +48,16 @@ class Task(Protocol):
         context_low: `(dc,)`, lower corner of the context box.
         context_high: `(dc,)`, upper corner. Learners may ask for contexts outside the box: score them clearly worse.
         parameter_dim: Number dt of parameters of a skill.
-        initial_mean: `(dt,)`, where the search of a new component starts.
-        initial_cov: `(dt, dt)`, and how wide.
+        initial_mean: `(dt,)`, mean of the initial search distribution of a new component.
+        initial_cov: `(dt, dt)`, its covariance.
 
     A task may also have a float `penalty`: the return given to an episode whose own return is NaN or infinite
     (otherwise the worst finite return seen so far). For the measures of versatility it may put into `info` a `mode`,
     its name for the kind of behaviour, and a `path (n, d)`, what the behaviour looks like, scaled so that a root mean
-    square distance of 1 is a clear difference; or do so in `describe`, called like `evaluate`, if that costs time. If
-    only a part of the box is meant, `valid_contexts(contexts)` says which rows are, `(n,)` bool: tests draw from it.
-    `context_names`, one a dimension, are the labels of figures and sliders.
+    square distance of 1 is a clear difference; or do so in `describe`, called like `evaluate`, if that takes time. If
+    only a part of the box is valid, `valid_contexts(contexts)` says which rows are, `(n,)` bool: tests draw from it.
+    `context_names`, one per dimension, are the labels of figures and sliders. How a task is shown is described in
+    `svsl.tasks.presentation`, its step-based form in `svsl.tasks.steps`.
     """
 
     context_low: Array
@@ -68,7 +69,7 @@ class Task(Protocol):
     def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
         """Runs one episode per row of `contexts (n, dc)` and `parameters (n, dt)`.
 
-        Randomness comes from `rng` only. The arguments must not be changed.
+        All randomness must come from `rng`. The arguments must not be changed.
         """
         ...
 
@@ -76,10 +77,10 @@ class Task(Protocol):
 def run_episodes(
     task: Task, contexts: Array, parameters: Array, rng: np.random.Generator, described: bool = False
 ) -> Outcome:
-    """Runs a task, with its `describe` if it has one and that is wanted.
+    """Runs a task, with its `describe` instead of `evaluate` if it has one and `described` is set.
 
     Raises:
-        SvslError: If the task raises anything (the message says what and where), or does not return what it should.
+        SvslError: If the task raises anything (the message says what and where), or its outcome is not valid.
     """
     run = getattr(task, "describe", task.evaluate) if described else task.evaluate
     try:
@@ -90,12 +91,12 @@ def run_episodes(
         raise SvslError(f"task {type(task).__name__} failed: {place_of(error)}") from error
     problem = outcome_problem(outcome, len(contexts))
     if problem is not None:
-        raise SvslError(f"task {type(task).__name__}: {problem}; svsl check-task tells more")
+        raise SvslError(f"task {type(task).__name__}: {problem}; svsl check-task says more")
     return outcome
 
 
 def place_of(error: Exception) -> str:
-    """An exception in words, with the place in the user's code it comes from, or the innermost one."""
+    """An exception as text, with the innermost place in the user's code, or else anywhere."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     mine = [frame for frame in frames if not _INSTALLED.intersection(Path(frame.filename).parents)]
     place = "".join(f" ({Path(frame.filename).name} line {frame.lineno})" for frame in (mine or frames)[-1:])
@@ -103,7 +104,7 @@ def place_of(error: Exception) -> str:
 
 
 def outcome_problem(outcome: object, count: int) -> str | None:
-    """What is wrong with the outcome of so many episodes, or None."""
+    """What is wrong with the outcome of `count` episodes, or None."""
     if not isinstance(outcome, Outcome):
         return f"evaluate returned a {type(outcome).__name__}; return svsl.Outcome"
     returns, success = outcome.returns, outcome.success
@@ -118,7 +119,7 @@ def outcome_problem(outcome: object, count: int) -> str | None:
 
 
 def joined(parts: Sequence[Outcome]) -> Outcome:
-    """One outcome of several; a part without some diagnostic has NaN, False or "" there."""
+    """Several outcomes as one; where a part lacks a diagnostic, its entries are NaN, False or ""."""
     known = {name: values for part in reversed(parts) for name, values in part.info.items()}
 
     def column(part: Outcome, name: str) -> NDArray[np.generic]:
@@ -141,10 +142,10 @@ def context_names(task: Task) -> tuple[str, ...]:
 
 
 def uniform_contexts(task: Task, count: int, rng: np.random.Generator) -> Array:
-    """Contexts drawn uniformly from the task's box, or from that part of it which the task calls valid.
+    """Contexts drawn uniformly from the valid part of the task's box.
 
     Raises:
-        SvslError: If that part is next to nothing.
+        SvslError: If hardly any of the box is valid.
     """
     low, high = np.asarray(task.context_low, dtype=np.float64), np.asarray(task.context_high, dtype=np.float64)
     contexts = rng.uniform(low, high, (count, len(low)))
@@ -156,13 +157,13 @@ def uniform_contexts(task: Task, count: int, rng: np.random.Generator) -> Array:
 
 
 def valid_contexts(task: Task, contexts: Array) -> BoolArray:
-    """Which contexts `(n, dc)` of the box the task is about: all, unless it has `valid_contexts`."""
+    """Which contexts `(n, dc)` of the box are valid: all by default, see `Task`."""
     valid = getattr(task, "valid_contexts", None)
     return np.ones(len(contexts), dtype=bool) if valid is None else np.asarray(valid(contexts), dtype=bool)
 
 
 def finite_outcome(outcome: Outcome, penalty: float | None) -> Outcome:
-    """The outcome with NaN and infinite returns replaced by the penalty or the worst finite return."""
+    """The outcome with NaN and infinite returns replaced by the penalty or the worst finite one, as failures."""
     finite = np.isfinite(outcome.returns)
     if finite.all():
         return outcome

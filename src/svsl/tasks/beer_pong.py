@@ -1,4 +1,4 @@
-"""Beer pong: a Barrett WAM throws a ball into a cup that stands somewhere on a table."""
+"""Beer pong: a Barrett WAM throws a ball into a cup on a table."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from svsl.errors import SvslError
-from svsl.model.gaussians import Array, BoolArray
+from svsl.model.gaussians import Array, BoolArray, IntArray
 from svsl.simulation.arm import JOINTS
 from svsl.simulation.primitives import throw_parameters, throw_steps
 from svsl.simulation.rollout import diverged, first_true, rising_edges
@@ -23,14 +24,15 @@ from svsl.simulation.scenes import (
 )
 from svsl.simulation.wam import BEER_PONG_ARM
 from svsl.tasks.base import Outcome
-from svsl.tasks.simulated import SimulatedTask, Trajectory, distance_to_box, running_sum, scattered
+from svsl.tasks.presentation import Motion
+from svsl.tasks.simulated import SimulatedTask, distance_to_box, running_sum, scattered
 
 FLIGHT_STEPS = 500
 DURATION_RANGE = (0.1, 1.3)
 _CUP_GOAL_Z = 0.950  # the opening; the bottom is at `CUP_FLOOR`
 _CHUNK = 50
 _PATH_STRIDE = 20  # a tenth of a second
-PATH_UNIT = 0.1  # metres: ball paths that far apart are clearly different
+PATH_UNIT = 0.1  # metres: ball paths this far apart are clearly different
 _FAR_AWAY = (0.0, 0.0, 100.0)  # where the ball waits until it is released
 _CONTROL = mujoco.mjtState.mjSTATE_CTRL.value | mujoco.mjtState.mjSTATE_MOCAP_POS.value
 _BALL = slice(1 + JOINTS, 1 + JOINTS + 3)  # of a state: time, qpos (arm, ball), qvel (arm, ball)
@@ -38,23 +40,35 @@ _BALL_VELOCITY = slice(1 + 2 * JOINTS + 3, None)
 
 
 @dataclass(frozen=True)
+class _Plan:
+    """A batch of n throws before the simulation; m of them are valid."""
+
+    returns: Array  # (n,), of those that are not valid
+    info: dict[str, NDArray[np.generic]]
+    rows: IntArray  # (m,), which are valid
+    position: Array  # (m, steps, joints), desired
+    velocity: Array  # (m, steps, joints), desired
+    steps: Array  # (m,), of each movement
+
+
+@dataclass(frozen=True)
 class _Throws:
-    """What the simulation of n throws gave."""
+    """The simulation of n throws."""
 
     flight: Array  # (n, 500, state): after each step
     sensors: Array  # (n, 500, ns)
     torque_cost: Array  # (n,), mean over the episode of the summed squared torques
-    arm_states: Array  # (n, steps, state), valid up to each release
+    arm_states: Array  # (n, steps, state), valid until each release
     arm_sensors: Array  # (n, steps, ns), likewise
     diverged: BoolArray  # (n,)
     steps: Array  # (n,), of the whole episode
 
 
 class BeerPong(SimulatedTask):
-    """Throw a ball into a cup; the context is where the cup stands, the parameters are a throw and its duration.
+    """Throw a ball into a cup; the context is the position of the cup, the parameters are a throw and its duration.
 
     Parameters: 14 weights (two bases for each of seven joints, basis by basis, times sqrt(0.02)) and the duration in
-    seconds. The ball lies in the hand until the movement ends and then flies for 2.5 s while the arm holds still.
+    seconds. The hand holds the ball until the movement ends; then it flies for 2.5 s while the arm holds still.
 
     Return, with squared distances in metres and `tau` the mean over the episode of the summed squared joint torques:
     in the cup `-(final distance to its bottom) - 1.5e-4 tau`; otherwise
@@ -65,10 +79,10 @@ class BeerPong(SimulatedTask):
     The return follows the paper's appendix (whose third case lacks its minus sign). The published code differs: there a
     touch of the cup or the wall also counts as a touch of the table; an arm that hits the table gets -500 (here it
     cannot reach it); desired velocities are about a sixth of the true ones; full dynamics are compensated, not gravity
-    alone. Kept from it: the cup's axis stands 13.4 cm behind its context.
+    alone. Kept from it: the cup's axis is 13.4 cm behind its context.
 
     Args:
-        velocity_share: Share of the true desired velocity that the controller is given.
+        velocity_share: Share of the desired velocity that is passed to the controller.
         cup_radius: Inner radius of the cup in metres; the ball's is 0.025.
     """
 
@@ -79,6 +93,7 @@ class BeerPong(SimulatedTask):
     initial_mean = np.array(2 * JOINTS * [0.0] + [0.5])
     initial_cov = np.diag(2 * [5 * v for v in (0.05, 1, 0.05, 1, 0.05, 1, 0.05)] + [0.25])
     penalty = -100.0
+    figures = ("ball", "snapshots")
 
     def __init__(self, velocity_share: float = 1.0, cup_radius: float = CUP_INNER_RADIUS) -> None:
         if not BALL_RADIUS < cup_radius <= 2 * CUP_INNER_RADIUS:
@@ -89,20 +104,25 @@ class BeerPong(SimulatedTask):
         self.velocity_share, self.cup_radius = velocity_share, cup_radius
         super().__init__(beer_pong_model(True, cup_radius), beer_pong_model(False, cup_radius), _CONTROL)
 
-    def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
-        """All states of one throw, with the ball in the hand until its release; see `SimulatedTask`."""
-        runs = parameters is not None and self.evaluate_batch(context[None], parameters[None]).info["simulated"][0]
-        chosen = parameters if runs and parameters is not None else np.array([*np.zeros(2 * JOINTS), DURATION_RANGE[0]])
-        steps = self.steps(chosen[None])
-        throws = self._simulate(context[None], *self._desired(chosen[None], steps), steps)
-        arm = throws.arm_states[0, : steps[0]].copy()
+    def motion(self, context: Array, parameters: Array | None = None) -> Motion:
+        """One throw, with the ball in the hand until its release; see `svsl.tasks.presentation.Showable`."""
+        plan = None if parameters is None else self._plan(context[None], parameters[None])
+        runs = plan is not None and len(plan.rows) == 1
+        if plan is None or not runs:  # any valid throw from the start posture
+            still = np.array([*np.zeros(2 * JOINTS), DURATION_RANGE[0]])
+            plan = self._plan(self.context_low[None], still[None])
+        throws = self._simulate(context[None], plan.position, plan.velocity, plan.steps)
+        release = int(plan.steps[0])
+        arm = throws.arm_states[0, :release].copy()
         # the sensors of a state come with the step after it
-        held = throws.arm_sensors[0, 1 : steps[0] + 1]
+        held = throws.arm_sensors[0, 1 : release + 1]
         arm[:, _BALL] = self.simulator.sensor(held, "release_pos")
         arm[:, _BALL_VELOCITY] = self.simulator.sensor(held, "release_vel")
         states = np.concatenate([arm, throws.flight[0]]) if runs else arm[:1]
         cup = np.array([*(context + CUP_AXIS_OFFSET), 0.0])
-        return Trajectory(states, self.dt_s, states[:, _BALL], cup[None], min(int(steps[0]), len(states)))
+        last_held = min(release, len(states)) - 1
+        moments = {"release": last_held}
+        return Motion(self.dt_s, states, states[:, _BALL], cup[None], last_held, moments, decided_step=len(states))
 
     def steps(self, parameters: Array) -> Array:
         """Steps of each movement: `(n,)`."""
@@ -112,8 +132,8 @@ class BeerPong(SimulatedTask):
         position, velocity = throw_parameters(parameters, steps, int(steps.max(initial=2)) + 1, self.dt_s)
         return position + BEER_PONG_START, velocity
 
-    def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
-        """Scores what is not valid and simulates the rest."""
+    def _plan(self, contexts: Array, parameters: Array) -> _Plan:
+        """Scores the throws that are not valid and computes the desired paths of the others."""
         count, duration = len(contexts), parameters[:, -1]
         outside = distance_to_box(contexts, self.context_low, self.context_high)
         excess = duration - np.clip(duration, *DURATION_RANGE)
@@ -124,20 +144,26 @@ class BeerPong(SimulatedTask):
         position, velocity = self._desired(parameters[movable], steps)
         low, high = self.model.jnt_range[:JOINTS].T
         fits = ((position > low) & (position < high)).all(axis=(1, 2))
-        run = movable[fits]
+        rows = movable[fits]
         bad_path = np.zeros(count, dtype=bool)
         bad_path[movable[~fits]] = True
         returns[bad_path] = -30.0
         info = {
-            "simulated": np.isin(np.arange(count), run),
+            "simulated": np.isin(np.arange(count), rows),
             "invalid_context": bad_context,
             "invalid_duration": bad_duration & ~bad_context,
             "invalid_path": bad_path,
         }
-        scores = self._score(contexts[run], self._simulate(contexts[run], position[fits], velocity[fits], steps[fits]))
-        returns[run] = scores.pop("returns")
+        return _Plan(returns, info, rows, position[fits], velocity[fits], steps[fits])
+
+    def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
+        """Scores what is not valid and simulates the rest."""
+        plan = self._plan(contexts, parameters)
+        returns, info, rows = plan.returns, plan.info, plan.rows
+        scores = self._score(contexts[rows], self._simulate(contexts[rows], plan.position, plan.velocity, plan.steps))
+        returns[rows] = scores.pop("returns")
         for name, values in scores.items():
-            info[name] = scattered(values, run, count)
+            info[name] = scattered(values, rows, len(contexts))
         return Outcome(returns, info["in_cup"].astype(bool), info)
 
     def _simulate(self, contexts: Array, position: Array, velocity: Array, steps: Array) -> _Throws:

@@ -19,7 +19,8 @@ from svsl.simulation.primitives import throw
 from svsl.simulation.rollout import Simulator, diverged
 from svsl.simulation.servos import add_servo, compile_model, read_model
 from svsl.tasks.base import Outcome
-from svsl.tasks.simulated import SimulatedTask, Trajectory, distance_to_box, scattered
+from svsl.tasks.presentation import Motion
+from svsl.tasks.simulated import SimulatedTask, distance_to_box, scattered
 
 _STATE = mujoco.mjtState
 _FULL = _STATE.mjSTATE_FULLPHYSICS.value
@@ -28,13 +29,13 @@ _CONTROL = _STATE.mjSTATE_CTRL.value | _STATE.mjSTATE_MOCAP_POS.value
 
 @dataclass
 class Scene:
-    """How n episodes start; `MujocoTask.place` writes into it.
+    """The start of n episodes; `MujocoTask.place` writes into it.
 
     Attributes:
         model: The compiled model.
         qpos: `(n, nq)`, joint positions.
         qvel: `(n, nv)`, joint velocities.
-        mocap_pos: `(n, m, 3)`, where the mocap bodies are during the whole episode.
+        mocap_pos: `(n, m, 3)`, positions of the mocap bodies during the whole episode.
     """
 
     model: mujoco.MjModel
@@ -53,7 +54,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Rollout:
-    """What n episodes gave, at the start (0) and after each of their steps; all arrays belong to the same times.
+    """The simulation of n episodes, at the start (0) and after each step; all arrays share these times.
 
     Attributes:
         simulator: Knows the model and its sensors.
@@ -61,7 +62,7 @@ class Rollout:
         qpos: `(n, steps + 1, nq)`.
         qvel: `(n, steps + 1, nv)`.
         sensors: `(n, steps + 1, ns)`, all of the model's sensors.
-        control: `(n, steps + 1, nu)`, what the actuators were given.
+        control: `(n, steps + 1, nu)`, inputs of the actuators.
     """
 
     simulator: Simulator
@@ -81,10 +82,10 @@ class Rollout:
 
 
 class MujocoTask(SimulatedTask):
-    """A task on a MuJoCo model of your own. Episodes run in batches in C, on all cores.
+    """A task on your own MuJoCo model. Episodes run in batches in C, on all cores.
 
-    Subclass it, set `context_low` and `context_high` (class attributes will do), and write `place` (what a context
-    means) and `score` (what a batch of episodes is worth). The parameters are a movement of the named joints from the
+    Subclass it, set `context_low` and `context_high` (class attributes are fine), and write `place` (what a context
+    means) and `score` (the returns of a batch of episodes). The parameters are a movement of the named joints from the
     start posture, which is the model's first keyframe or else its zero posture: `bases` weights for each joint, joint
     by joint, in units of the joint (`primitives.throw`); `desired` may be overridden for another kind of movement.
 
@@ -93,20 +94,20 @@ class MujocoTask(SimulatedTask):
     and so does a joint without an actuator, without limits. The servo's force is `kp (q_des - q) + kv (v_des - v)`.
 
     A context outside the box is not simulated and returns `penalty` minus its squared distance to the box; a simulation
-    that blows up returns `penalty`.
+    that diverges returns `penalty`.
 
     Args:
         model: A model file (its path from the file of the subclass, or from the current directory), XML text, or a
             `mujoco.MjSpec`.
         joints: Names of the joints that move, each with one degree of freedom.
-        duration_s: Of the movement.
-        rest_s: How long an episode goes on afterwards, the arm holding its last position.
+        duration_s: Duration of the movement.
+        rest_s: How long the episode continues afterwards, the arm holding its last position.
         penalty: Clearly worse than any episode that can be run.
-        bases: Weights for each joint.
-        initial_std: How far the search starts around no movement at all, one for each joint or one for all.
-        kp: Stiffness of the servos that are added, one for each joint or one for all.
+        bases: Number of weights for each joint.
+        initial_std: Initial standard deviation of the weights around no movement, one for each joint or one for all.
+        kp: Stiffness of added servos, one for each joint or one for all.
         kv: Their damping, likewise; default critical for the joint's own inertia.
-        tracked: The body whose path `trajectory` tells; default the model's last that moves.
+        tracked: The body whose path is shown; default the model's last body that moves.
 
     Raises:
         SvslError: If the model cannot be compiled or has no such joint.
@@ -146,7 +147,7 @@ class MujocoTask(SimulatedTask):
         self.start = self._data.qpos[self._joint_ids].copy()
         self.moving_steps = max(2, round(duration_s / self.dt_s))
         self.steps = self.moving_steps + round(rest_s / self.dt_s)
-        moving = np.flatnonzero(compiled.body_dofnum[compiled.body_weldid])  # no mocap body, nothing that stands
+        moving = np.flatnonzero(compiled.body_dofnum[compiled.body_weldid])  # neither mocap nor fixed bodies
         self.tracked = int(moving[-1]) if tracked is None else _named(compiled.body, tracked).id
         self.parameter_dim = count * bases
         self.initial_mean = np.zeros(self.parameter_dim)
@@ -158,10 +159,10 @@ class MujocoTask(SimulatedTask):
 
     @abstractmethod
     def score(self, contexts: Array, parameters: Array, rollout: Rollout) -> Outcome:
-        """What the episodes are worth. All are inside the box; some may have blown up and will get the penalty."""
+        """The outcome of episodes inside the box; those that diverged get the penalty afterwards."""
 
     def desired(self, parameters: Array) -> tuple[Array, Array]:
-        """Positions and velocities of the joints, each `(n, steps + 1, j)`, that the servos shall track."""
+        """Positions and velocities of the joints, each `(n, steps + 1, j)`, that the servos track."""
         weights = parameters.reshape(len(parameters), len(self.joints), self.bases)
         moving = np.full(len(parameters), self.moving_steps)
         offset, velocity = throw(weights, moving, self.steps + 1, self.dt_s)
@@ -202,7 +203,7 @@ class MujocoTask(SimulatedTask):
         position, velocity = self.desired(parameters)
         control[..., self._servo_ids] = self._gear * (position + self._velocity_share * velocity)
         control[..., model.nu :] = scene.mocap_pos.reshape(len(contexts), 1, 3 * model.nmocap)
-        # one step more than the episode has: the sensors of a state come with the step after it
+        # one step more than the episode: the sensors of a state come with the step after it
         states, sensors = self.simulator.run(start, control)
         seen = np.concatenate([start[:, None], states[:, :-1]], axis=1)
         qpos, qvel = seen[..., 1 : 1 + model.nq], seen[..., 1 + model.nq : 1 + model.nq + model.nv]
@@ -216,19 +217,26 @@ class MujocoTask(SimulatedTask):
         self.place(contexts, scene)
         return scene
 
-    def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
-        """All states of one episode, with the path of the tracked body; see `SimulatedTask`."""
-        runs = parameters is not None and self.evaluate_batch(context[None], parameters[None]).info["simulated"][0]
-        chosen = parameters if runs and parameters is not None else self.initial_mean
-        states = self.simulate(context[None], chosen[None])[0][0, : self.steps if runs else 1]
-        mocap_pos = self._scene(context[None]).mocap_pos[0]
+    def motion(self, context: Array, parameters: Array | None = None) -> Motion:
+        """One episode with the path of the tracked body; see `svsl.tasks.presentation.Showable`.
+
+        If `score` puts `steps` into `info`, the number of steps after which an episode is decided, players stop there.
+        """
+        contexts, decided = context[None], None
+        outside = distance_to_box(contexts, self.context_low, self.context_high)
+        runs = parameters is not None and bool(outside[0] <= 0 and np.isfinite(parameters).all())
+        chosen = (parameters if runs and parameters is not None else self.initial_mean)[None]
+        states, rollout = self.simulate(contexts, chosen)
+        if runs and "steps" in (info := self.score(contexts, chosen, rollout).info):
+            decided = int(info["steps"][0])
+        states, markers = states[0, : self.steps if runs else 1], self._scene(contexts).mocap_pos[0]
         data, path = mujoco.MjData(self.model), np.empty((len(states), 3))
-        data.mocap_pos[:] = mocap_pos
+        data.mocap_pos[:] = markers
         for step, state in enumerate(states):
             mujoco.mj_setState(self.model, data, state, _FULL)
             mujoco.mj_kinematics(self.model, data)
             path[step] = data.xpos[self.tracked]
-        return Trajectory(states, self.dt_s, path, mocap_pos, 0)
+        return Motion(self.dt_s, states, path, markers, decided_step=decided)
 
 
 def _first_data(model: mujoco.MjModel) -> mujoco.MjData:
@@ -240,10 +248,10 @@ def _first_data(model: mujoco.MjModel) -> mujoco.MjData:
 
 
 def _named(find: Callable[[str], Any], name: str) -> Any:
-    """What a model has under a name.
+    """An element of a model by name.
 
     Raises:
-        SvslError: If it has nothing.
+        SvslError: If there is none.
     """
     try:
         return find(name)
@@ -252,21 +260,21 @@ def _named(find: Callable[[str], Any], name: str) -> Any:
 
 
 def _entries(model: mujoco.MjModel, joint: str) -> slice:
-    """Where a joint's positions are in qpos.
+    """The entries of qpos that hold a joint's positions.
 
     Raises:
         SvslError: If the model has no such joint.
     """
-    found = _named(model.joint, joint)
-    first = int(found.qposadr[0])
-    return slice(first, first + len(found.qpos0))
+    element = _named(model.joint, joint)
+    first = int(element.qposadr[0])
+    return slice(first, first + len(element.qpos0))
 
 
 def _each(name: str, values: float | Sequence[float], count: int) -> Array:
     """One number for each joint.
 
     Raises:
-        SvslError: If there are not as many as joints, or some are not positive.
+        SvslError: If their number does not match the joints, or some are not positive.
     """
     vector = np.asarray(values, dtype=np.float64)
     if vector.shape not in ((), (count,)) or not (vector > 0).all():

@@ -7,10 +7,12 @@ from numpy.typing import NDArray
 
 from svsl.model.gaussians import Array, BoolArray
 from svsl.tasks.base import Outcome
+from svsl.tasks.presentation import Motion, PlanarScene
 
 LINKS = 10
 SUCCESS_DISTANCE = 0.25
 PATH_UNIT = 0.5  # postures whose joints are this far apart are clearly different
+SWEEP_S, SWEEP_DT_S = 1.5, 0.02
 OBSTACLES = np.array([[2.5, 3.3, -0.5, 0.5], [2.7, 3.5, -3.5, -2.5], [3.0, 3.8, 2.5, 3.5]])  # x from, to; y from, to
 
 
@@ -18,11 +20,11 @@ class PlanarReacher:
     """Ten unit links from the origin; the parameters are the joint angles, the context is the goal of the tip.
 
     Return: `- |angles|^2 - 2 |tip - goal|^2 - 3 [a link crosses an obstacle] - 10 [the goal is outside its box]`,
-    with the angles wrapped to `[-pi, pi]`. The paper's formula counts all ten angles; its figures show postures that
-    only a free first joint makes cheap, so by default the sum runs over the joints 2 to 10.
+    with the angles wrapped to `[-pi, pi]`. The paper's formula counts all ten angles, but its figures show postures
+    that are cheap only if the first joint is free, so by default the sum runs over the joints 2 to 10.
 
     Args:
-        free_first_joint: Leave the first angle out of the regularisation.
+        free_first_joint: Exclude the first angle from the regularisation.
     """
 
     context_low = np.array([4.5, -6.0])
@@ -32,6 +34,8 @@ class PlanarReacher:
     initial_mean = np.zeros(LINKS)
     initial_cov = np.diag([5.0] + [0.19] * (LINKS - 1))
     obstacles = OBSTACLES
+    scene = PlanarScene(OBSTACLES, context_low, context_high, (-2.5, 8.5), (-7.2, 7.2), (-3.5, 10.5))
+    figures = ("postures",)
 
     def __init__(self, free_first_joint: bool = True) -> None:
         self.free_first_joint = free_first_joint
@@ -63,6 +67,14 @@ class PlanarReacher:
         np.cumsum(np.cos(heading), axis=1, out=points[:, 1:, 0])
         np.cumsum(np.sin(heading), axis=1, out=points[:, 1:, 1])
         return points
+
+    def motion(self, context: Array, parameters: Array | None = None) -> Motion:
+        """An episode is a posture: the arm moves there from straight, all joints together, slow at both ends."""
+        share = np.linspace(0, 1, round(SWEEP_S / SWEEP_DT_S) + 1)
+        smooth = share * share * (3 - 2 * share)
+        joints = self.joints(np.zeros((1, LINKS)) if parameters is None else smooth[:, None] * parameters)
+        tip, goal = (np.column_stack([points, np.zeros(len(points))]) for points in (joints[:, -1], context[None]))
+        return Motion(SWEEP_DT_S, joints, tip, goal)
 
 
 def sides_passed(points: Array, boxes: Array) -> NDArray[np.str_]:

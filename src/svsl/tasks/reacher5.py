@@ -1,4 +1,4 @@
-"""The 5-link reacher of the paper's comparison with step-based learning: swing from the left to a goal on the right."""
+"""The 5-link reacher of the paper's comparison with step-based learning, as skills and step by step."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ from typing import Literal, get_args
 
 import mujoco
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array, BoolArray, IntArray
 from svsl.simulation.primitives import reach
 from svsl.simulation.reacher import KD, KP, LINKS, REACH, START, arm_points, reacher5_model, tip_position
-from svsl.simulation.rollout import diverged
+from svsl.simulation.rollout import Simulator, diverged
 from svsl.tasks.base import Outcome
-from svsl.tasks.simulated import SimulatedTask, Trajectory, running_sum, scattered
+from svsl.tasks.presentation import Motion
+from svsl.tasks.simulated import SimulatedTask, running_sum, scattered
 
 Reward = Literal["dense", "last10", "last2"]
 STEPS = 200
 BASES = 3
 SUCCESS_DISTANCE = 0.05
-PATH_UNIT = 0.1  # metres: joints that far apart are clearly different
+PATH_UNIT = 0.1  # metres: joints this far apart are clearly different
 _JOINTS, _VELOCITIES = slice(1, 1 + LINKS), slice(1 + LINKS, 1 + 2 * LINKS)  # of a state: time, qpos, qvel
 
 
 class Reacher5(SimulatedTask):
     """Bring the tip of a five-link arm to a goal; the context is the goal, the parameters a movement of 4 s.
 
-    The arm starts at rest, stretched out to the left; goals lie in the right half disc of its reach, 0.5 m. The
+    The arm starts at rest, stretched out to the left; goals are in the right half disc of its reach, 0.5 m. The
     movement is three bases for each of five joints, joint by joint (`primitives.reach`); servos follow it with
-    actions `a` from -1 to 1 (200 N m). It has 200 steps; the return is the sum of their rewards. With the distance d
-    [m] of the tip to the goal and the joint velocities v [rad/s] after a step t = 0 .. 199:
+    actions `a` from -1 to 1 (200 N m). An episode has 200 steps; the return is the sum of their rewards. With the
+    distance d [m] of the tip to the goal and the joint velocities v [rad/s] after a step t = 0 .. 199:
 
     - `dense`: `-d - |a|^2`
     - `last10`: `-|a|^2`, and `-d` from t = 190 on
@@ -40,7 +42,7 @@ class Reacher5(SimulatedTask):
     Success: the tip ends within 0.05 m of the goal.
 
     Args:
-        reward: Which of the three.
+        reward: Which of the three rewards.
     """
 
     context_low = np.array([0.0, -REACH])
@@ -49,33 +51,36 @@ class Reacher5(SimulatedTask):
     parameter_dim = LINKS * BASES
     initial_mean = np.zeros(parameter_dim)
     initial_cov = 0.25 * np.eye(parameter_dim)
+    figures = ("reaches",)
 
     def __init__(self, reward: Reward = "dense") -> None:
-        if reward not in get_args(Reward):
-            raise SvslError(f"option reward: expected one of {', '.join(get_args(Reward))}, got {reward!r}")
+        self.reward = check_reward(reward)
         super().__init__(
             reacher5_model("servo"), reacher5_model("servo", visuals=False), mujoco.mjtState.mjSTATE_CTRL.value
         )
-        self.reward: Reward = reward
         self.context_factor = 50000.0 if reward == "last2" else 1000.0
         self.penalty = -1000.0 * (100.0 if reward == "last2" else 1.0)
 
     def valid_contexts(self, contexts: Array) -> BoolArray:
-        """Which goals `(n, 2)` lie in the half disc."""
+        """Which goals `(n, 2)` are in the half disc."""
         return np.asarray(distance_to_half_disc(contexts) <= 0)
 
-    def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
-        """All states of one episode; the "ball" is the tip. See `SimulatedTask`."""
+    def motion(self, context: Array, parameters: Array | None = None) -> Motion:
+        """One episode with the path of the tip; see `svsl.tasks.presentation.Showable`."""
         states = start_states(1)[:, None]
         if parameters is not None and np.isfinite(parameters).all():
             states, _ = self._simulate(parameters[None])
         tip = np.zeros((states.shape[1], 3))
         tip[:, :2] = tip_position(states[0, :, _JOINTS])
         goal = np.array([*context, self.model.body("goal").pos[2]])
-        return Trajectory(states[0], self.dt_s, tip, goal[None], 0)
+        return Motion(self.dt_s, states[0], tip, goal[None], decided_step=STEPS)
+
+    def step_form(self, count: int, workers: int | None = None) -> ReacherArms:
+        """The same arm controlled step by step, `count` of them together."""
+        return ReacherArms(self.reward, count, workers)
 
     def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
-        """Simulates every episode; a goal outside the half disc is only one that cannot be reached."""
+        """Simulates every episode, also those with a goal outside the half disc."""
         count, outside = len(contexts), distance_to_half_disc(contexts)
         run = np.flatnonzero(np.isfinite(outside) & np.isfinite(parameters).all(axis=1))
         states, actions = self._simulate(parameters[run])
@@ -116,6 +121,80 @@ class Reacher5(SimulatedTask):
         }
 
 
+class ReacherArms:
+    """The step-based form: several arms that are stepped together by torques, each in its own episode.
+
+    An observation holds cosines and sines of the joint angles, the goal, the joint velocities, the vector from the goal
+    to the tip, and for the two sparse rewards the number of steps so far.
+
+    Args:
+        reward: See `Reacher5`.
+        count: Number of arms.
+        workers: Threads of the simulation; all cores by default.
+    """
+
+    def __init__(self, reward: Reward, count: int, workers: int | None = None) -> None:
+        self.reward = check_reward(reward)
+        self.sees_time = reward != "dense"
+        self.simulator = Simulator(reacher5_model("motor", visuals=False), mujoco.mjtState.mjSTATE_CTRL.value, workers)
+        self.dt_s = float(self.simulator.model.opt.timestep)
+        self.states, self.goals = start_states(count), np.zeros((count, 2))
+        self.time = np.zeros(count, dtype=np.int64)
+        self.observation_space = spaces.Box(-np.inf, np.inf, (3 * LINKS + 4 + self.sees_time,), dtype=np.float64)
+        self.action_space = spaces.Box(-1.0, 1.0, (LINKS,), dtype=np.float64)
+
+    def begin(self, rows: BoolArray | slice, goals: Array) -> None:
+        """Starts new episodes in some rows."""
+        self.goals[rows], self.time[rows] = goals, 0
+        self.states[rows] = start_states(len(goals))
+
+    def observe(self) -> Array:
+        """What each arm's controller sees: `(n, 19)`, or `(n, 20)` with the time step."""
+        joints, velocities = self.states[:, _JOINTS], self.states[:, _VELOCITIES]
+        parts = [np.cos(joints), np.sin(joints), self.goals, velocities, tip_position(joints) - self.goals]
+        if self.sees_time:
+            parts.append(self.time[:, None])
+        return np.concatenate(parts, axis=1)
+
+    def step(self, actions: Array) -> tuple[Array, BoolArray]:
+        """Steps every arm once.
+
+        Args:
+            actions: `(n, 5)`; clipped to -1 to 1, NaN counts as 0.
+
+        Returns:
+            The rewards `(n,)`, and which episodes are over `(n,)`: after 200 steps, or when the simulation diverges.
+        """
+        applied = np.clip(np.nan_to_num(np.asarray(actions, dtype=np.float64)), -1.0, 1.0)
+        before = self.states[:, 0]
+        states, _ = self.simulator.run(self.states, applied[:, None])
+        failed = diverged(states[:, 0], before + self.dt_s, self.dt_s)
+        self.states = states[:, 0]
+        velocities = self.states[:, _VELOCITIES]
+        rewards = step_rewards(self.reward, self.time, self.distance(), applied, velocities)
+        self.time += 1
+        return np.where(failed, -1.0, rewards), failed | (self.time >= STEPS)
+
+    def distance(self) -> Array:
+        """Distance of each tip to its goal: `(n,)`."""
+        return goal_distance(tip_position(self.states[:, _JOINTS]), self.goals)
+
+    def success(self) -> BoolArray:
+        """Which tips are close enough to their goals: `(n,)`."""
+        return np.asarray(self.distance() <= SUCCESS_DISTANCE)
+
+
+def check_reward(reward: Reward) -> Reward:
+    """The name of a reward.
+
+    Raises:
+        SvslError: If there is no such reward.
+    """
+    if reward not in get_args(Reward):
+        raise SvslError(f"option reward: expected one of {', '.join(get_args(Reward))}, got {reward!r}")
+    return reward
+
+
 def start_states(count: int) -> Array:
     """The start of each episode: `(count, 11)`, time, joint angles and velocities."""
     states = np.zeros((count, 1 + 2 * LINKS))
@@ -138,9 +217,9 @@ def step_rewards(kind: Reward, time: IntArray, distance: Array, actions: Array, 
     """Rewards of single steps, the paper's three equations.
 
     Args:
-        kind: Which of them.
+        kind: Which equation.
         time: Number of each step from 0, `(...)`.
-        distance: Of the tip to the goal after the step, `(...)`.
+        distance: From the tip to the goal after the step, `(...)`.
         actions: `(..., 5)`.
         velocities: After the step, `(..., 5)`.
     """

@@ -1,10 +1,9 @@
-"""What the tasks on MuJoCo share: the simulator, limits of memory, and single episodes to look at."""
+"""What the tasks on MuJoCo share: the simulator, batches that fit in memory, and how they are shown."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import mujoco
 import numpy as np
@@ -13,35 +12,17 @@ from numpy.typing import NDArray
 from svsl.model.gaussians import Array, IntArray
 from svsl.simulation.rollout import Simulator
 from svsl.tasks.base import Outcome, joined
+from svsl.tasks.presentation import Motion, MujocoScene
 
-_MOST_AT_ONCE = 128  # a larger batch pays more for fresh memory than it gains
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    """One episode, state by state.
-
-    Attributes:
-        states: `(steps, size)`, MuJoCo's time, qpos and qvel after each step.
-        dt_s: Time between states.
-        ball: `(steps, 3)`, positions of the ball.
-        mocap: `(m, 3)`, positions of the scene's movable bodies.
-        release: Step from which the ball is free.
-    """
-
-    states: Array
-    dt_s: float
-    ball: Array
-    mocap: Array
-    release: int
+_LARGEST_BATCH = 128  # a larger batch loses more to fresh memory than it gains
 
 
 class SimulatedTask(ABC):
-    """A task on a MuJoCo model, whose episodes run in batches on all cores and can be looked at state by state.
+    """A task on a MuJoCo model. Its episodes run in batches on all cores and can be shown.
 
     Args:
-        model: The model with all that is seen.
-        stepped: The model that is stepped: the same motion, perhaps without the looks.
+        model: The model with all that is visible.
+        stepped: The model that is stepped: the same motion, perhaps without the visuals.
         control_spec: What a row of controls holds (`mujoco.mjtState` bits).
     """
 
@@ -50,9 +31,10 @@ class SimulatedTask(ABC):
     parameter_dim: int
     initial_mean: Array
     initial_cov: Array
+    figures: tuple[str, ...] = ("snapshots",)
 
     def __init__(self, model: mujoco.MjModel, stepped: mujoco.MjModel, control_spec: int) -> None:
-        self.model = model
+        self.model, self.scene = model, MujocoScene(model)
         self.dt_s = float(model.opt.timestep)
         self.simulator = Simulator(stepped, control_spec)
 
@@ -63,7 +45,7 @@ class SimulatedTask(ABC):
 
     @workers.setter
     def workers(self, count: int) -> None:
-        self.simulator.workers = max(1, count)  # 0 means "none beside this one", as for tasks that run in processes
+        self.simulator.workers = max(1, count)  # 0 means "none besides this one", as for tasks that run in processes
 
     def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
         """Runs one episode per row; deterministic."""
@@ -74,8 +56,8 @@ class SimulatedTask(ABC):
         """Runs one batch that fits in memory."""
 
     @abstractmethod
-    def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
-        """All states of one episode; the start alone without parameters, or with ones that cannot be run."""
+    def motion(self, context: Array, parameters: Array | None = None) -> Motion:
+        """One whole episode; see `svsl.tasks.presentation.Showable`."""
 
 
 def distance_to_box(points: Array, low: Array, high: Array) -> Array:
@@ -97,9 +79,9 @@ def scattered(values: NDArray[np.generic], rows: IntArray, count: int) -> NDArra
 
 
 def in_batches(evaluate: Callable[[Array, Array], Outcome], contexts: Array, parameters: Array) -> Outcome:
-    """Evaluates rows in batches that fit in memory; an episode's outcome does not depend on its batch."""
-    if len(contexts) <= _MOST_AT_ONCE:
+    """Evaluates rows in batches that fit in memory; the outcome of an episode does not depend on its batch."""
+    if len(contexts) <= _LARGEST_BATCH:
         return evaluate(contexts, parameters)
-    starts = range(0, len(contexts), _MOST_AT_ONCE)
-    parts = [evaluate(contexts[s : s + _MOST_AT_ONCE], parameters[s : s + _MOST_AT_ONCE]) for s in starts]
+    starts = range(0, len(contexts), _LARGEST_BATCH)
+    parts = [evaluate(contexts[s : s + _LARGEST_BATCH], parameters[s : s + _LARGEST_BATCH]) for s in starts]
     return joined(parts)

@@ -1,7 +1,8 @@
-"""Table tennis: a Barrett WAM returns a served ball to a wanted place on the other side."""
+"""Table tennis: a Barrett WAM returns a served ball to a target on the other side."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import mujoco
@@ -14,12 +15,13 @@ from svsl.simulation.primitives import strike
 from svsl.simulation.rollout import diverged, first_true
 from svsl.simulation.scenes import TABLE_TENNIS_START, TABLE_TENNIS_TABLE_TOP, table_tennis_model
 from svsl.tasks.base import Outcome
-from svsl.tasks.simulated import SimulatedTask, Trajectory, distance_to_box, running_sum, scattered
+from svsl.tasks.presentation import Motion
+from svsl.tasks.simulated import SimulatedTask, distance_to_box, running_sum, scattered
 
 DURATION_RANGE = (0.1, 5.0)
 SERVE_HEIGHT, SERVE_VELOCITY = 1.76, (2.5, 0.0, 1.0)
 SUCCESS_DISTANCE = 0.2
-PATH_UNIT = 0.2  # radians: strikes whose joints are that far apart are clearly different
+PATH_UNIT = 0.2  # radians: strikes whose joints are this far apart are clearly different
 FIXED_SERVE = (-0.7, 0.0)
 _CONTEXT_NAMES = ("target x [m]", "target y [m]", "serve x [m]", "serve y [m]")
 _REST_STEPS = 1000
@@ -28,11 +30,22 @@ _BALL = slice(1 + JOINTS, 1 + JOINTS + 3)
 _BALL_VELOCITY = slice(1 + 2 * JOINTS + 3, None)
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """A batch of n strikes before the simulation; m of them are valid."""
+
+    returns: Array  # (n,), of those that are not valid
+    info: dict[str, NDArray[np.generic]]
+    rows: IntArray  # (m,), which are valid
+    control: Array  # (m, steps, joints), desired positions
+    steps: IntArray  # (m,), of each episode
+
+
 class TableTennis(SimulatedTask):
-    """Return a served ball; the context is where it shall land and where the serve starts.
+    """Return a served ball; the context is the target of the return and the start of the serve.
 
     Parameters: 21 weights (three bases for each of seven joints, joint by joint) and the duration of the strike in
-    seconds; the arm then slows down to rest within 2 s.
+    seconds; the arm then comes to rest within 2 s.
 
     Return, with `d` a squared distance in metres (or plain, see `distance`):
     no hit `0.2 (1 - tanh(least d of ball and racket))`; a hit `2 (1 - tanh(least d of ball and racket))`, plus, if the
@@ -41,7 +54,7 @@ class TableTennis(SimulatedTask):
     (`-20` times the squared distance), a duration outside 0.1 to 5 s (`-3` times the difference), a path outside the
     joint limits (minus its mean distance to them).
 
-    An episode ends when the ball lands after the hit or falls on the floor: the return cannot change any more. Success:
+    An episode ends when the ball lands after the hit or falls on the floor: its return is then decided. Success:
     the ball lands on the other side within 0.2 m of the target. A hit with the green face is a forehand, one with the
     red face a backhand.
 
@@ -51,10 +64,11 @@ class TableTennis(SimulatedTask):
 
     Args:
         context_dims: 4, or 2 for the target alone with a fixed serve.
-        distance: Squared distances as in the paper, or plain ones, which still have a slope two metres away.
+        distance: Squared distances as in the paper, or plain ones, whose slope does not vanish two metres away.
     """
 
     penalty = -5.0
+    figures = ("ball", "snapshots")
 
     def __init__(self, context_dims: Literal[2, 4] = 4, distance: Literal["squared", "plain"] = "squared") -> None:
         control_spec = mujoco.mjtState.mjSTATE_CTRL.value
@@ -66,15 +80,26 @@ class TableTennis(SimulatedTask):
         self.parameter_dim = 3 * JOINTS + 1
         self.initial_mean, self.initial_cov = np.zeros(self.parameter_dim), np.eye(self.parameter_dim)
 
-    def trajectory(self, context: Array, parameters: Array | None = None) -> Trajectory:
-        """All states of one strike, to its full length; see `SimulatedTask`."""
+    def motion(self, context: Array, parameters: Array | None = None) -> Motion:
+        """One strike to its full length; see `svsl.tasks.presentation.Showable`."""
         full = self._full_contexts(context[None])
-        states = self._start(full)[:, None]
-        if parameters is not None and self.evaluate_batch(context[None], parameters[None]).info["simulated"][0]:
-            control = self._desired(parameters[None], int(self.steps(parameters[None])[0]))
-            states, _ = self.simulator.run(states[:, 0], control)
+        start = self._start(full)
+        states, decided = start, 0
+        plan = None if parameters is None else self._plan(context[None], parameters[None])
+        if plan is not None and len(plan.rows):
+            run, sensors = self.simulator.run(start, plan.control)
+            states, decided = run[0], self._decided_step(sensors[0])
+        ball = states[:, _BALL]
         target, serve = (np.array([*full[0, part], TABLE_TENNIS_TABLE_TOP]) for part in (slice(0, 2), slice(2, 4)))
-        return Trajectory(states[0], self.dt_s, states[0, :, _BALL], np.stack([target, serve]), 0)
+        moments = {"hit": turning_step(ball[:decided])}
+        return Motion(self.dt_s, states, ball, np.stack([target, serve]), 0, moments, decided)
+
+    def _decided_step(self, sensors: Array) -> int:
+        """Steps `evaluate` would simulate of the episode with these sensors `(steps, ns)`: whole chunks."""
+        touch = {name: self.simulator.sensor(sensors, f"ball_{name}") > 0 for name in ("racket", "table", "floor")}
+        returned = np.arange(len(sensors)) > first_true(touch["racket"])
+        last = min(int(first_true(touch["table"] & returned)), int(first_true(touch["floor"])))
+        return min(_CHUNK * (last // _CHUNK + 1), len(sensors))
 
     def steps(self, parameters: Array) -> IntArray:
         """Length of each episode: `(n,)`."""
@@ -118,8 +143,8 @@ class TableTennis(SimulatedTask):
         start[:, _BALL] = np.column_stack([contexts[:, 2:], np.full(len(contexts), SERVE_HEIGHT)])
         return start
 
-    def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
-        """Scores what is not valid and simulates the rest."""
+    def _plan(self, contexts: Array, parameters: Array) -> _Plan:
+        """Scores the strikes that are not valid and computes the desired paths of the others."""
         count, duration = len(contexts), parameters[:, -1]
         outside = distance_to_box(contexts, self.context_low, self.context_high)
         excess = np.abs(duration - np.clip(duration, *DURATION_RANGE))
@@ -133,19 +158,32 @@ class TableTennis(SimulatedTask):
         bad_path = np.zeros(count, dtype=bool)
         bad_path[movable[~fits]] = True
         returns[bad_path] = -excess_path[~fits]
-        run = movable[fits]
-        rally = _Rally(self, self._full_contexts(contexts[run]), control[fits], steps[fits])
-        returns[run] = rally.returns()
+        rows = movable[fits]
         info: dict[str, NDArray[np.generic]] = {
-            "simulated": np.isin(np.arange(count), run),
+            "simulated": np.isin(np.arange(count), rows),
             "invalid_context": bad_context,
             "invalid_duration": bad_duration & ~bad_context,
             "invalid_path": bad_path,
         }
+        return _Plan(returns, info, rows, control[fits], steps[fits])
+
+    def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
+        """Scores what is not valid and simulates the rest."""
+        plan = self._plan(contexts, parameters)
+        returns, info, rows, count = plan.returns, plan.info, plan.rows, len(contexts)
+        rally = _Rally(self, self._full_contexts(contexts[rows]), plan.control, plan.steps)
+        returns[rows] = rally.returns()
         for name, values in rally.info().items():
-            info[name] = scattered(values, run, count)
-        info["path"] = scattered(self._path(parameters[run]), run, count)
+            info[name] = scattered(values, rows, count)
+        info["path"] = scattered(self._path(parameters[rows]), rows, count)
         return Outcome(returns, np.asarray(info["success"], dtype=bool), info)
+
+
+def turning_step(ball: Array) -> int:
+    """The step at which a ball `(steps, 3)` comes no farther in the direction it started in: where it is hit."""
+    if len(ball) < 2:
+        return 0
+    return int(((ball - ball[0]) @ (ball[1] - ball[0])).argmax())
 
 
 class _Rally:

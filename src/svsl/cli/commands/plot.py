@@ -12,6 +12,7 @@ from svsl.cli.parsing import parse
 from svsl.errors import SvslError
 from svsl.runs.folder import Run
 from svsl.runs.sources import open_source
+from svsl.tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,10 @@ class Options:
     """Draw the figures of a run or a library, or several side by side."""
 
     sources: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME [RUN_OR_NAME ...]")]
-    """Run folders (a run may still be going on), library files, or names of shipped libraries; of the latter two there
-    is no learning.png."""
+    """Run folders (finished or still training), library files, or names of shipped libraries; only runs have a
+    learning.png."""
     out: Path | None = None
-    """Of one: the folder of its figures; default figures in the run folder, or NAME-figures here. Of several: their
+    """For one source: the folder for its figures; default figures in the run folder, or NAME-figures. For several: the
     picture; default comparison.png."""
 
 
@@ -31,7 +32,7 @@ def main(args: list[str]) -> int:
     options = parse(Options, args, "svsl plot")
     if not options.sources:
         raise SvslError("plot what? svsl plot RUN_OR_NAME, or several for a comparison")
-    from svsl.show.plots import plot_library, plot_side_by_side
+    from svsl.show.plots.files import plot_library, plot_side_by_side
     from svsl.show.plots.style import FORMATS, check_format
 
     first, out = Path(options.sources[0]), options.out
@@ -48,17 +49,17 @@ def main(args: list[str]) -> int:
         draw(source.run, out)
         return 0
     paths = plot_library(source.library, out or Path(f"{first.stem}-figures"))
-    _tell(paths)
+    _print(paths)
     return 0 if paths else 2
 
 
-def draw(run: Run, folder: Path | None = None) -> None:
-    """Draws the figures of a run, into its own folder unless told, and prints their paths."""
-    from svsl.show.plots import plot_run
+def draw(run: Run, folder: Path | None = None, task: Task | None = None) -> None:
+    """Draws the figures of a run, by default into its own folder, and prints their paths."""
+    from svsl.show.plots.files import plot_run
 
-    _tell(plot_run(run, folder))
+    _print(plot_run(run, folder, task))
 
 
-def _tell(paths: list[Path]) -> None:
+def _print(paths: list[Path]) -> None:
     for path in paths:
         print(f"figure   {path}")

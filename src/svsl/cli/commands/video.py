@@ -22,9 +22,9 @@ class Options:
     """Render the skills for one context as a video, side by side."""
 
     source: Source
-    """A run folder (the run may still be going on), a library file, or the name of a shipped library."""
+    """A run folder (finished or still training), a library file, or the name of a shipped library."""
     context: tuple[float, ...] = ()
-    """The context, one number for each of its dimensions; default the middle of the box."""
+    """The context, one number per dimension; default the middle of the box."""
     component: int | None = None
     """Show this component; default the most probable one."""
     all: Switch = False
@@ -34,9 +34,9 @@ class Options:
     width: int = 480
     """Width of a cell in pixels; its height is three quarters of it."""
     fps: int = 25
-    """Frames a second."""
+    """Frames per second."""
     speed: float = 1.0
-    """0.5 is half as fast as in reality."""
+    """Playback speed; 0.5 is half the real speed."""
 
     def __post_init__(self) -> None:
         if self.all and self.component is not None:
@@ -71,7 +71,7 @@ def main(args: list[str]) -> int:
 
 
 def context_of(library: SkillLibrary, values: tuple[float, ...]) -> Array:
-    """The context that a user gave, checked; the middle of the box without one."""
+    """The context given by the user, checked; the middle of the box by default."""
     low, high = library.context_low, library.context_high
     context = np.array(values) if values else 0.5 * (low + high)
     box = ", ".join(f"{a:g} to {b:g}" for a, b in zip(low, high, strict=True))
@@ -82,7 +82,7 @@ def context_of(library: SkillLibrary, values: tuple[float, ...]) -> Array:
 
 
 class _Progress:
-    """A line with rate and remaining time on a terminal; silence elsewhere."""
+    """A line with rate and remaining time on a terminal; nothing elsewhere."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()

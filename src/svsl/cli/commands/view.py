@@ -17,11 +17,11 @@ class Options:
     """Open a web page on which you choose a context and watch the skills for it."""
 
     source: Source
-    """A run folder (the run may still be going on), a library file, or the name of a shipped library."""
+    """A run folder (finished or still training), a library file, or the name of a shipped library."""
     host: str = "127.0.0.1"
-    """Address to listen on; only this machine unless told otherwise (0.0.0.0: everyone who can reach it)."""
+    """Address to listen on; default this machine only (0.0.0.0: everyone who can reach it)."""
     port: int = 8080
-    """Port to listen on; the next free one is taken if it is busy, any free one with 0."""
+    """Port to listen on; if it is busy, the next free one is taken. 0 takes any free one."""
     open: Switch = False
     """Open the page in the browser."""
 
@@ -37,7 +37,7 @@ def main(args: list[str]) -> int:
         if find_spec(package) is None:
             raise SvslError(f"svsl view needs {package}: pip install 'svsl[viewer]'")
     source = open_source(options.source)
-    source.task()  # a mistake in it shall be told before anything is served
+    source.task()  # report a mistake before anything is served
     from svsl.runs.training import stop_on_signals
     from svsl.show.viewer.page import Page
 

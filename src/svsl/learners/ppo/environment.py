@@ -10,7 +10,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from svsl.learners.base import Arrays
 from svsl.model.gaussians import Array, BoolArray
 from svsl.tasks.base import Task, uniform_contexts
-from svsl.tasks.reacher5_steps import ReacherArms
+from svsl.tasks.steps import StepForm
 
 
 class ArmsVecEnv(VecEnv):
@@ -22,7 +22,7 @@ class ArmsVecEnv(VecEnv):
         rng: Of the goals; may be replaced at any time.
     """
 
-    def __init__(self, arms: ReacherArms, task: Task, rng: np.random.Generator) -> None:
+    def __init__(self, arms: StepForm, task: Task, rng: np.random.Generator) -> None:
         self.arms, self.task, self.rng = arms, task, rng
         self.finished: list[float] = []  # returns of the episodes that ended
         self._returns = np.zeros(len(arms.time))

@@ -37,7 +37,7 @@ from svsl.runs.tensorboard import TensorBoardWriter
 from svsl.runs.training import Status, working_on
 from svsl.tasks.base import Task, uniform_contexts
 from svsl.tasks.reacher5 import STEPS
-from svsl.tasks.reacher5_steps import ReacherArms, step_form
+from svsl.tasks.steps import StepForm, step_form
 
 _CLIP_OBSERVATION, _EPSILON = 10.0, 1e-8  # of the normalisation, as in VecNormalize
 
@@ -60,7 +60,7 @@ class StepPolicy:
         clipped = np.clip(scaled, -_CLIP_OBSERVATION, _CLIP_OBSERVATION).astype(np.float32)
         return np.asarray(self.network.predict(clipped, deterministic=deterministic)[0], dtype=np.float64)
 
-    def play(self, arms: ReacherArms, goals: Array, deterministic: bool) -> tuple[Array, BoolArray]:
+    def play(self, arms: StepForm, goals: Array, deterministic: bool) -> tuple[Array, BoolArray]:
         """Runs one whole episode for each goal; returns and success, `(n,)` each."""
         arms.begin(slice(None), goals)
         returns = np.zeros(len(goals))

@@ -8,13 +8,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from matplotlib.ticker import MaxNLocator
 
-from svsl.evaluation.metrics import ACTIVE_PROBABILITY, repertoire, success_map
+from svsl.evaluation.metrics import repertoire, success_map
 from svsl.model.gaussians import Array, BoolArray
 from svsl.model.library import SkillLibrary
 from svsl.model.random import stream
 from svsl.runs.config import PLOT_STREAM
+from svsl.show.playback import active_components
 from svsl.show.plots.style import HUES, component_color, counted, draw_box, draw_number
-from svsl.tasks.base import Task, context_names, run_episodes, uniform_contexts, valid_contexts
+from svsl.tasks.base import Task, context_names, finite_outcome, run_episodes, uniform_contexts, valid_contexts
 
 _FAILURE_CONTEXTS = 2000
 _FAILED = "#BB5566"
@@ -22,7 +23,7 @@ _LINE_CELLS = 120
 
 
 def contexts_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
-    """The context distributions over the box, one panel for each two context dimensions."""
+    """The context distributions over the box, one panel per pair of context dimensions."""
     first_dims = range(0, library.context_dim, 2)
     figure = Figure(figsize=(6 * len(first_dims), 5.6), layout="constrained")
     for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
@@ -33,12 +34,12 @@ def contexts_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
 def draw_contexts(axes: Axes, library: SkillLibrary, task: Task, seed: int = 0, dim: int = 0) -> None:
     """Context distributions in the dimensions `dim` and `dim + 1`, and where the most probable component fails.
 
-    The last dimension of an odd number of them is alone: curves, with the failures on the axis.
+    If `dim` is the last dimension, there are curves, with the failures on the axis.
     """
     rng = stream(seed, PLOT_STREAM, 0)
     contexts = uniform_contexts(task, _FAILURE_CONTEXTS, rng)
     best = library.mixture.component_means(contexts, library.gating(contexts).argmax(axis=1))
-    success = run_episodes(task, contexts, best, rng).success
+    success = finite_outcome(run_episodes(task, contexts, best, rng), penalty=None).success
     failed = contexts[~success][:, dim : dim + 2]
     if dim + 1 < library.context_dim:
         draw_context_ellipses(axes, library, (dim, dim + 1))
@@ -59,7 +60,7 @@ def name_axes(axes: Axes, task: Task, dim: int = 0) -> None:
 
 
 def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, int] = (0, 1)) -> None:
-    """Ellipses of one standard deviation of each `pi(c|o)` in two dimensions, heavier components stronger."""
+    """Ellipses of one standard deviation of each `pi(c|o)` in two dimensions, more opaque for heavier components."""
     low, high = library.context_low[list(dims)], library.context_high[list(dims)]
     contexts = library.mixture.contexts
     cov = contexts.cov[:, list(dims)][:, :, list(dims)]
@@ -103,7 +104,7 @@ def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
 
 
 def success_figure(library: SkillLibrary, task: Task, seed: int = 0, cells: int = 20) -> Figure:
-    """Success of the library over the context box: a panel for each two context dimensions, a curve if it has one."""
+    """Success of the library over the context box: one panel per pair of context dimensions, a curve for only one."""
     if library.context_dim == 1:
         return _success_line_figure(library, task, seed)
     first_dims = range(0, library.context_dim - 1, 2)
@@ -120,22 +121,20 @@ def success_figure(library: SkillLibrary, task: Task, seed: int = 0, cells: int 
 def _success_line_figure(library: SkillLibrary, task: Task, seed: int) -> Figure:
     low, high = float(library.context_low[0]), float(library.context_high[0])
     contexts = low + (high - low) * (np.arange(_LINE_CELLS)[:, None] + 0.5) / _LINE_CELLS
-    found = repertoire(library, task, contexts, stream(seed, PLOT_STREAM, 2))
-    # hundreds of components may share a context
-    active = found.gating >= np.minimum(ACTIVE_PROBABILITY, found.gating.max(axis=1, keepdims=True))
-    active &= valid_contexts(task, contexts)[:, None]
+    executed = repertoire(library, task, contexts, stream(seed, PLOT_STREAM, 2))
+    active = active_components(executed.gating) & valid_contexts(task, contexts)[:, None]
     heights = [2.6, 0.6 + min(0.18 * len(library), 9.0)]
     figure = Figure(figsize=(6, sum(heights)), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
-    draw_success_line(above, contexts[:, 0], np.where(active, found.gating, 0.0), found.success)
-    draw_component_rows(below, contexts[:, 0], found.gating, active & found.success, active & ~found.success)
+    draw_success_line(above, contexts[:, 0], np.where(active, executed.gating, 0.0), executed.success)
+    draw_component_rows(below, contexts[:, 0], executed.gating, active & executed.success, active & ~executed.success)
     below.set_xlabel(context_names(task)[0])
     below.set_xlim(low, high)
     return figure
 
 
 def draw_success_line(axes: Axes, contexts: Array, gating: Array, success: BoolArray) -> None:
-    """Success rate over contexts `(n,)`, each component counted with its gating `(n, K)`."""
+    """Success rate over contexts `(n,)`, each component weighted by its gating `(n, K)`."""
     total = gating.sum(axis=1)
     rate = np.where(total > 0, (gating * success).sum(axis=1) / np.where(total > 0, total, 1.0), np.nan)
     axes.plot(contexts, rate, color=HUES[0], lw=1.4)
@@ -147,7 +146,7 @@ def draw_success_line(axes: Axes, contexts: Array, gating: Array, success: BoolA
 
 
 def draw_component_rows(axes: Axes, contexts: Array, gating: Array, solved: BoolArray, failed: BoolArray) -> None:
-    """A row for each component: its colour where it succeeds, stronger where it is more probable, crosses where not."""
+    """One row per component: its colour where it succeeds, more opaque where more probable; crosses where it fails."""
     half = 0.5 * (contexts[1] - contexts[0])
     for k in range(gating.shape[1]):
         strength = np.where(solved[:, k], 0.3 + 0.7 * gating[:, k], 0.0)
@@ -157,14 +156,16 @@ def draw_component_rows(axes: Axes, contexts: Array, gating: Array, solved: Bool
     places, rows = np.nonzero(failed)
     axes.plot(contexts[places], rows, "x", color=_FAILED, ms=3.5, mew=0.8, label="fails here")
     if len(places):
-        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, fontsize=8)  # above: rows are full
+        axes.legend(
+            loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, fontsize=8
+        )  # above the axes: the rows fill them
     axes.set_ylim(-0.6, gating.shape[1] - 0.4)
     axes.yaxis.set_major_locator(MaxNLocator(30, integer=True, min_n_ticks=1))
     axes.set_ylabel("component")
 
 
 def draw_success_map(axes: Axes, image: Array, low: Array, high: Array, colors: str = "cividis") -> None:
-    """A map of success rates `(rows, columns)` over a box, dark where it fails."""
+    """A map of success rates `(rows, columns)` over a box, dark where they are low."""
     extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
     picture = axes.imshow(image, origin="lower", extent=extent, vmin=0, vmax=1, cmap=colors, aspect="auto")
     axes.figure.colorbar(picture, ax=axes, label="success rate")

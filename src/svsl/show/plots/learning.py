@@ -16,7 +16,7 @@ from svsl.runs.folder import MetricsRow, Run
 from svsl.show.plots.style import HUES, component_color, save_figure
 
 _EPISODES = "episodes_simulated"
-_WORST = 0.15  # share of a curve's tests that may fall out of the picture
+_WORST = 0.15  # share of a curve's tests that may be outside the picture
 _FAR_APART = 5  # budgets that differ by more are drawn on a logarithmic axis
 
 
@@ -36,26 +36,26 @@ def learning_figure(metrics: Sequence[MetricsRow], step_based: bool = False) -> 
 
 
 def draw_curves(axes: Axes, metrics: Sequence[MetricsRow], curves: Mapping[str, tuple[str, str]]) -> None:
-    """Columns of the metrics over episodes, each with its label and colour; what is not finite is left out."""
+    """Columns of the metrics over episodes, each with its label and colour; non-finite values are left out."""
     columns = {name: np.array([row.get(name) for row in metrics], dtype=np.float64) for name in (_EPISODES, *curves)}
     unit, label = episodes_axis(float(columns[_EPISODES][-1]))
-    for name, (words, color) in curves.items():
-        axes.plot(columns[_EPISODES] / unit, columns[name], ".-", ms=4, lw=1.2, color=color, label=words)
+    for name, (legend, color) in curves.items():
+        axes.plot(columns[_EPISODES] / unit, columns[name], ".-", ms=4, lw=1.2, color=color, label=legend)
     axes.set_xlabel(label)
     axes.grid(alpha=0.3)
 
 
 def episodes_axis(most: float) -> tuple[float, str]:
-    """The unit in which up to so many episodes are told, and the label of the axis."""
-    unit, word = (1e6, " [million]") if most >= 1e6 else (1e3, " [thousand]") if most >= 1e4 else (1.0, "")
-    return unit, f"simulated episodes{word}"  # not those that are refused before they run
+    """The unit of an axis of up to `most` episodes, and its label."""
+    unit, suffix = (1e6, " [million]") if most >= 1e6 else (1e3, " [thousand]") if most >= 1e4 else (1.0, "")
+    return unit, f"simulated episodes{suffix}"  # without those that are rejected before they run
 
 
 def limit_to_most(axes: Axes) -> None:
-    """Limits that show every curve but its worst tests, if those would take more than half of the height.
+    """Excludes the worst tests of each curve from the axis limits if they would take more than half of the height.
 
-    Those of the first components, which know little of the box, would flatten everything that follows. Points that fall
-    out are marked by triangles at the lower edge.
+    The first components know little of the box: their tests would flatten everything that follows. Excluded points are
+    marked by triangles at the lower edge.
     """
     curves = [np.asarray(line.get_data(), dtype=np.float64) for line in axes.lines]
     finite = [y[np.isfinite(y)] for _, y in curves if np.isfinite(y).any()]
@@ -77,9 +77,9 @@ def limit_to_most(axes: Axes) -> None:
 def plot_learning(
     groups: Sequence[Group], path: Path, metrics: Sequence[str] = ("return_mean", "success_rate"), panels: str = ""
 ) -> Path:
-    """Draws the curves of groups of seeds: a column a metric, the paper's statistic above and the field's below.
+    """Draws the curves of groups of seeds: one column per metric, the paper's statistic above the robust one.
 
-    With `panels`, an option of the task: a column for each of its values, a row a metric, the paper's statistic.
+    With `panels`, an option of the task: one column per value of it and one row per metric, the paper's statistic only.
     """
     if panels:
         parts = _parts(groups, panels)
@@ -99,7 +99,7 @@ def plot_learning(
 
 
 def _parts(groups: Sequence[Group], option: str) -> dict[str, list[Group]]:
-    """The groups by the value of an option of their task, named by what else tells them apart."""
+    """The groups by the value of an option of their task, named by their other differences."""
     parts: dict[str, list[tuple[Run, ...]]] = {}
     for group in groups:
         options = group.runs[0].config.task_options
@@ -111,7 +111,7 @@ def _parts(groups: Sequence[Group], option: str) -> dict[str, list[Group]]:
 
 
 def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool) -> None:
-    """One curve a group: mean and two standard errors, or (robust) interquartile mean and its bootstrap interval."""
+    """One curve per group: mean and two standard errors, or (robust) interquartile mean and its bootstrap interval."""
     tops, floors, ends = [], [], []
     curves = [learning_curve(group, metric) for group in groups]
     unit, label = episodes_axis(max((curve.episodes[-1] for curve in curves if curve), default=0.0))
@@ -137,7 +137,7 @@ def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool
         ends.append(curve.episodes[-1])
         tops.append(np.nanmax(middle))
         floors.append(min(np.nanquantile(middle, 0.15), middle[np.isfinite(middle)][-1]))
-    if tops:  # the first components know little of the box: their returns would flatten everything that follows
+    if tops:  # without the first components' returns, which would flatten everything that follows
         span = max(tops) - min(floors)
         axes.set_ylim(min(floors) - 0.1 * span - 1e-9, max(tops) + 0.15 * span + 1e-9)
         if max(ends) > _FAR_APART * min(ends):

@@ -1,4 +1,4 @@
-"""What skills look like: postures, paths and snapshots, task by task."""
+"""What skills look like: paths, snapshots, reaches and postures."""
 
 from __future__ import annotations
 
@@ -7,33 +7,27 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-from svsl.evaluation.metrics import ACTIVE_PROBABILITY
+from svsl.errors import SvslError
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.model.random import stream
 from svsl.runs.config import PLOT_STREAM
-from svsl.show.playback import PlayableSkill, motion, versatile_context
-from svsl.show.plots.style import component_color, counted, draw_box
-from svsl.show.rendering import SceneRenderer
+from svsl.show.playback import PlayableSkill, active_components, motion, versatile_context
+from svsl.show.plots.style import GOAL_COLOR, component_color, counted
+from svsl.show.rendering import Renderer, draw_planar_scene, make_renderer
 from svsl.simulation.reacher import LINKS, arm_points
-from svsl.tasks.base import uniform_contexts
-from svsl.tasks.beer_pong import BeerPong
-from svsl.tasks.planar_reacher import PlanarReacher
-from svsl.tasks.reacher5 import Reacher5
-from svsl.tasks.simulated import SimulatedTask
-from svsl.tasks.table_tennis import TableTennis
+from svsl.tasks.base import Task, uniform_contexts
+from svsl.tasks.presentation import PlanarScene, showable
 
 _DRAWS = 100
-BALL_TASKS = (BeerPong, TableTennis)
 MOMENTS_S = (-0.3, -0.12, 0.0, 0.3, 0.75)  # around the release or the hit
 
-# ---- simulated balls ------------------------------------------------------------------------------------------------
+# ---- simulated tasks ------------------------------------------------------------------------------------------------
 
 
-def ball_figure(library: SkillLibrary, task: SimulatedTask, seed: int = 0) -> Figure:
-    """Height of the ball over time for the components at home in each of four contexts (the paper's Figure 2g)."""
+def ball_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
+    """Height of the ball over time for the active components in each of four contexts (the paper's Figure 2g)."""
     figure = Figure(figsize=(11, 7), layout="constrained")
     rng = stream(seed, PLOT_STREAM, 3)
     low, high = library.context_low, library.context_high
@@ -43,13 +37,13 @@ def ball_figure(library: SkillLibrary, task: SimulatedTask, seed: int = 0) -> Fi
     return figure
 
 
-def draw_ball_heights(axes: Axes, library: SkillLibrary, task: SimulatedTask, context: Array) -> None:
-    """Height of the ball over time for every component with a gating probability of at least 0.01 in one context."""
-    for k in map(int, np.flatnonzero(library.gating(context) >= ACTIVE_PROBABILITY)):
-        path = task.trajectory(context, library.mean(context, k))
-        time = path.dt_s * np.arange(len(path.ball))
-        free = slice(max(path.release - 1, 0), None)
-        axes.plot(time[free], path.ball[free, 2], color=component_color(k), lw=1.4, label=f"component {k}")
+def draw_ball_heights(axes: Axes, library: SkillLibrary, task: Task, context: Array) -> None:
+    """Height of the ball over time, one curve per active component, in one context."""
+    for k in map(int, np.flatnonzero(active_components(library.gating(context)))):
+        whole = showable(task).motion(context, library.mean(context, k))
+        time = whole.dt_s * np.arange(len(whole.trail))
+        free = slice(whole.trail_start, None)
+        axes.plot(time[free], whole.trail[free, 2], color=component_color(k), lw=1.4, label=f"component {k}")
     axes.set_xlabel("time [s]")
     axes.set_ylabel("height of the ball [m]")
     axes.set_title("context " + ", ".join(f"{value:.2f}" for value in context), fontsize=10)
@@ -57,36 +51,33 @@ def draw_ball_heights(axes: Axes, library: SkillLibrary, task: SimulatedTask, co
     axes.grid(alpha=0.3)
 
 
-def snapshots_figure(library: SkillLibrary, task: SimulatedTask, seed: int = 0, rows: int = 3) -> Figure:
-    """Moments of several skills for one context, a row each (the paper's Figure 4)."""
+def snapshots_figure(library: SkillLibrary, task: Task, seed: int = 0, rows: int = 3) -> Figure:
+    """Moments of several skills for one context, one row per skill (the paper's Figure 4)."""
     context, skills = versatile_context(library, task, stream(seed, PLOT_STREAM, 5))
     skills = skills[:rows]
     figure = Figure(figsize=(13, 2.4 * len(skills) + 0.3), layout="constrained")
-    renderer = SceneRenderer(task, 400, 300)
+    renderer = make_renderer(task, 400, 300)
     try:
         for row, skill in zip(figure.subplots(len(skills), len(MOMENTS_S), squeeze=False), skills, strict=True):
-            draw_snapshots(row, renderer, context, skill)
+            draw_snapshots(row, renderer, task, context, skill)
     finally:
         renderer.close()
     figure.suptitle("context " + ", ".join(f"{value:.2f}" for value in context), fontsize=10)
     return figure
 
 
-def draw_snapshots(row: Sequence[Axes], renderer: SceneRenderer, context: Array, skill: PlayableSkill) -> None:
-    """One skill before, at and after the release or the hit, with the ball's trail in the component's colour.
+def draw_snapshots(row: Sequence[Axes], renderer: Renderer, task: Task, context: Array, skill: PlayableSkill) -> None:
+    """One skill around the first moment of its motion (release, hit), with the trail in the component's colour.
 
-    Without a release or a hit, the moments are spread evenly over the motion.
+    If the motion has no such moment, the snapshots are spread evenly over it.
     """
-    shown = motion(renderer.task, context, skill.parameters)
-    assert shown.trajectory is not None
-    moments_s = shown.dt_s * shown.turning_step + np.array(MOMENTS_S)
-    if not shown.trail_start and not isinstance(renderer.task, BALL_TASKS):
-        moments_s = np.linspace(0, shown.duration_s, len(MOMENTS_S))
-    stride = max(1, round(0.02 / shown.dt_s))
+    shown = motion(task, context, skill.parameters)
+    moments_s = np.linspace(0, shown.duration_s, len(MOMENTS_S))
+    if shown.moments:
+        moments_s = shown.dt_s * next(iter(shown.moments.values())) + np.array(MOMENTS_S)
     for axes, moment_s in zip(row, moments_s, strict=True):
         step = shown.step_at(moment_s)
-        trail = shown.trail[shown.trail_start : step + 1][::-stride]
-        axes.imshow(renderer.frame(shown.trajectory, step, [(trail, component_color(skill.component))]))
+        axes.imshow(renderer.frame(shown, step, component_color(skill.component)))
         axes.set_xticks([])
         axes.set_yticks([])
         axes.set_xlabel(f"{shown.dt_s * step:.2f} s", fontsize=8)
@@ -96,8 +87,8 @@ def draw_snapshots(row: Sequence[Axes], renderer: SceneRenderer, context: Array,
 # ---- 5-link reacher --------------------------------------------------------------------------------------------------
 
 
-def reaches_figure(library: SkillLibrary, task: Reacher5, seed: int = 0) -> Figure:
-    """The movements of the components at home in each of four contexts."""
+def reaches_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
+    """The movements of the active components in each of four contexts."""
     figure = Figure(figsize=(10, 8), layout="constrained")
     contexts = uniform_contexts(task, 4, stream(seed, PLOT_STREAM, 4))
     for axes, context in zip(figure.subplots(2, 2).ravel(), contexts, strict=True):
@@ -105,62 +96,56 @@ def reaches_figure(library: SkillLibrary, task: Reacher5, seed: int = 0) -> Figu
     return figure
 
 
-def draw_reaches(axes: Axes, library: SkillLibrary, task: Reacher5, context: Array) -> None:
-    """Path of the tip and last posture of every component with a gating probability of at least 0.01."""
-    shown = list(map(int, np.flatnonzero(library.gating(context) >= ACTIVE_PROBABILITY)))
-    for k in shown:
-        path = task.trajectory(context, library.mean(context, k))
-        axes.plot(*path.ball[:, :2].T, ":", color=component_color(k), lw=1.0)
-        axes.plot(*arm_points(path.states[-1, 1 : 1 + LINKS]).T, "-o", color=component_color(k), ms=2.5, lw=1.6)
-    axes.plot(*context, "o", color="#EE0000", ms=9, zorder=3)
+def draw_reaches(axes: Axes, library: SkillLibrary, task: Task, context: Array) -> None:
+    """Path of the tip and last posture of every active component."""
+    active = list(map(int, np.flatnonzero(active_components(library.gating(context)))))
+    for k in active:
+        whole = showable(task).motion(context, library.mean(context, k))
+        axes.plot(*whole.trail[:, :2].T, ":", color=component_color(k), lw=1.0)
+        axes.plot(*arm_points(whole.poses[-1, 1 : 1 + LINKS]).T, "-o", color=component_color(k), ms=2.5, lw=1.6)
+    axes.plot(*context, "o", color=GOAL_COLOR, ms=9, zorder=3)
     axes.plot(0, 0, "s", color="black", ms=7, zorder=4)
     axes.set_xlim(-0.55, 0.55)
     axes.set_ylim(-0.55, 0.55)
     axes.set_aspect("equal")
-    axes.set_title(f"goal ({context[0]:.2f}, {context[1]:.2f}): {counted(len(shown), 'component')}", fontsize=10)
+    axes.set_title(f"goal ({context[0]:.2f}, {context[1]:.2f}): {counted(len(active), 'component')}", fontsize=10)
 
 
 # ---- planar reacher -------------------------------------------------------------------------------------------------
 
 
-def postures_figure(library: SkillLibrary, task: PlanarReacher, seed: int = 0) -> Figure:
+def postures_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
     """The paper's Figure 1: for six contexts, the postures of the components drawn there."""
     figure = Figure(figsize=(12, 9.2), layout="constrained")
-    rng = stream(seed, PLOT_STREAM, 1)
-    for axes, context in zip(figure.subplots(2, 3).T.ravel(), posture_contexts(task), strict=True):
-        draw_reacher_scene(axes, task)
+    scene, rng = planar_scene(task), stream(seed, PLOT_STREAM, 1)
+    if scene is None:
+        raise SvslError(f"postures need a planar scene, and a {type(task).__name__} has none")
+    for axes, context in zip(figure.subplots(2, 3).T.ravel(), posture_contexts(scene), strict=True):
+        draw_planar_scene(axes, scene)
         shown = draw_postures(axes, library, task, context, rng)
         axes.set_title(f"goal ({context[0]:.1f}, {context[1]:.1f}): {counted(shown, 'component')}", fontsize=10)
     figure.suptitle(f"Mean postures of the components among {_DRAWS} draws, by context (red: goal and obstacles)")
     return figure
 
 
-def posture_contexts(task: PlanarReacher) -> Array:
-    """Six goals spread over the box: `(6, 2)`."""
+def planar_scene(task: Task) -> PlanarScene | None:
+    """The task's scene, if it is a planar one."""
+    scene = getattr(task, "scene", None)
+    return scene if isinstance(scene, PlanarScene) else None
+
+
+def posture_contexts(scene: PlanarScene) -> Array:
+    """Six goals spread over their box: `(6, 2)`."""
     across, along = np.meshgrid([0.3, 0.8], [0.9, 0.5, 0.1])
-    return task.context_low + (task.context_high - task.context_low) * np.stack([across.ravel(), along.ravel()], axis=1)
+    return scene.low + (scene.high - scene.low) * np.stack([across.ravel(), along.ravel()], axis=1)
 
 
-def draw_reacher_scene(axes: Axes, task: PlanarReacher) -> None:
-    """The obstacles, the base and the context box."""
-    for x_from, x_to, y_from, y_to in task.obstacles:
-        axes.add_patch(Rectangle((x_from, y_from), x_to - x_from, y_to - y_from, color="#BB5566", lw=0))
-    draw_box(axes, task.context_low, task.context_high, edgecolor="0.6", ls=":", lw=1)
-    axes.plot(0, 0, "s", color="black", ms=7, zorder=4)
-    axes.set_xlim(-2.5, 8.5)
-    axes.set_ylim(-7.2, 7.2)
-    axes.set_aspect("equal")
-
-
-def draw_postures(
-    axes: Axes, library: SkillLibrary, task: PlanarReacher, context: Array, rng: np.random.Generator
-) -> int:
+def draw_postures(axes: Axes, library: SkillLibrary, task: Task, context: Array, rng: np.random.Generator) -> int:
     """Mean postures of the components drawn for one context, with the goal and the tips; returns how many."""
-    contexts = np.broadcast_to(context, (_DRAWS, 2))
-    components = np.unique(library.mixture.sample_components(contexts, rng))
-    joints = task.joints(library.mean(contexts[: len(components)], components))
-    for k, points in zip(components, joints, strict=True):
+    components = np.unique(library.mixture.sample_components(np.broadcast_to(context, (_DRAWS, 2)), rng))
+    postures = [showable(task).motion(context, library.mean(context, int(k))).poses[-1] for k in components]
+    for k, points in zip(components, postures, strict=True):
         axes.plot(*points.T, "-o", color=component_color(k), ms=2.5, lw=1.6, solid_capstyle="round")
-    axes.plot(*context, "o", color="#EE0000", ms=10, zorder=3)
-    axes.plot(*joints[:, -1].T, "o", color="#117733", ms=4, zorder=4)
+    axes.plot(*context, "o", color=GOAL_COLOR, ms=10, zorder=3)
+    axes.plot(*np.array(postures)[:, -1].T, "o", color="#117733", ms=4, zorder=4)
     return len(components)

@@ -1,4 +1,4 @@
-"""What all figures share: the colour of a component, and how a figure becomes a file or a picture."""
+"""What all figures share: colours, labels, and how a figure becomes a file or a picture."""
 
 from __future__ import annotations
 
@@ -18,18 +18,27 @@ from svsl.errors import SvslError
 from svsl.model.files import write_bytes
 from svsl.model.gaussians import Array
 
+Color = tuple[float, float, float]  # red, green and blue from 0 to 1
+
 # Paul Tol's "muted" scheme: distinct for every kind of colour vision
 HUES = ("#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499")
 _SHADES = (0.0, 0.35, -0.3)
+GOAL_COLOR = "#EE0000"
 FORMATS = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".eps")
 
 
-def component_color(component: int) -> tuple[float, float, float]:
-    """The colour of a component in every figure: nine hues in three shades, then from the start."""
+def component_color(component: int) -> Color:
+    """The colour of a component in every figure: nine hues in three shades, repeated."""
     red, green, blue = to_rgb(HUES[component % len(HUES)])
     shade = _SHADES[component // len(HUES) % len(_SHADES)]
     towards, share = (1.0, shade) if shade > 0 else (0.0, -shade)
     return tuple(share * towards + (1 - share) * value for value in (red, green, blue))  # type: ignore[return-value]
+
+
+def rgb(color: Color) -> tuple[int, int, int]:
+    """The colour in whole numbers from 0 to 255."""
+    red, green, blue = (round(255 * value) for value in color)
+    return red, green, blue
 
 
 def counted(count: int, noun: str) -> str:
@@ -38,7 +47,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def draw_number(axes: Axes, component: int, x: float, y: float) -> None:
-    """The number of a component, in a dark shade of its colour, above a point of the axes."""
+    """Writes the number of a component, in a dark shade of its colour, above a point of the axes."""
     red, green, blue = (0.6 * value for value in component_color(component))
     axes.annotate(
         str(component),
@@ -54,10 +63,10 @@ def draw_number(axes: Axes, component: int, x: float, y: float) -> None:
 
 
 def check_format(path: Path) -> None:
-    """Complains about a picture that could not be written, before anything is computed.
+    """Checks that a picture can be written, before anything is computed.
 
     Raises:
-        SvslError: If the kind of file is unknown, or a folder is there.
+        SvslError: If the file type is unknown, or the path is a folder.
     """
     if path.suffix and path.suffix.lower() not in FORMATS:
         raise SvslError(f"out: expected a file name that ends in {', '.join(FORMATS)}, got {str(path)!r}")
@@ -66,7 +75,7 @@ def check_format(path: Path) -> None:
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Writes a figure, whole or not at all, and returns its path."""
+    """Writes a figure atomically and returns its path."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", dpi=130)
     write_bytes(path, buffer.getvalue())
@@ -81,5 +90,5 @@ def pixels(figure: Figure) -> NDArray[np.uint8]:
 
 
 def draw_box(axes: Axes, low: Array, high: Array, **style: Any) -> None:
-    """The outline of a box `(2,)`, `(2,)`."""
+    """The outline of the box from `low (2,)` to `high (2,)`."""
     axes.add_patch(Rectangle((float(low[0]), float(low[1])), *(high - low), fill=False, **style))

@@ -1,1 +1,1 @@
-"""The web page on which a context is chosen and the skills for it are watched (`svsl view`)."""
+"""The web page of `svsl view`: choose a context and watch the skills for it."""

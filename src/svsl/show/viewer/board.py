@@ -1,4 +1,4 @@
-"""Maps of the context space that stand in the scene: a click or a drag on one chooses a context."""
+"""Maps of the context space in the scene: a click or a drag on one chooses a context."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PIXELS = 640
 
 
 def map_dims(library: SkillLibrary) -> list[Dims]:
-    """The context dimensions of each map: pairs, and a last one alone if their number is odd."""
+    """The context dimensions of each map: pairs, and the last one alone if their number is odd."""
     dims = range(library.context_dim)
     return [tuple(dims[first : first + 2]) for first in dims[::2]]
 
@@ -31,7 +31,7 @@ def map_picture(
 ) -> tuple[NDArray[np.uint8], Array, Array]:
     """A map as a picture `(rows, columns, 3)`, and the contexts `(2,)` of its lower left and upper right corners.
 
-    Components are ellipses (or densities, if the map has one dimension), on the success rates if there are any.
+    Components are ellipses (or densities, if the map has one dimension), on top of the success rates if there are any.
     """
     figure = Figure(figsize=(6.4, 6.4), dpi=_PIXELS / 6.4)
     axes = figure.add_axes((0.14, 0.11, 0.83, 0.83))
@@ -60,14 +60,14 @@ class Board:
     """One map in one client's scene.
 
     Args:
-        client: Whose scene.
-        library: What is drawn.
+        client: The client.
+        library: The library to draw.
         task: Its task, which names the dimensions.
         dims: The context dimensions it shows.
-        centre: Its place `(3,)`.
+        centre: Its position `(3,)`.
         axes: Its right, up and front directions, as columns.
         size: Its edge length.
-        success: A success map to draw underneath, if there is one.
+        success: A success map to draw underneath, if any.
         on_choose: Called with `dims` and the chosen values.
     """
 
@@ -87,7 +87,7 @@ class Board:
         self.centre, self.axes, self.size = centre, axes, size
         picture, self.low, self.high = map_picture(library, task, dims, success)
         name = f"/map_{dims[0]}"
-        # pictures look along their z axis and hang upside down in their own frame
+        # images face along their z axis and are upside down in their own frame
         turned = viser.transforms.SO3.from_matrix(axes * [1, -1, -1])
         self._image = client.scene.add_image(
             name, picture, size, size, position=centre, wxyz=turned.wxyz, cast_shadow=False, receive_shadow=False
@@ -97,7 +97,7 @@ class Board:
             f"/marker_{dims[0]}", 0.02 * size, color=(238, 0, 0), cast_shadow=False
         )
 
-        # asynchronous: in the order in which they come, which viser's pool of threads does not promise
+        # asynchronous, so that events are handled in order, which viser's thread pool does not guarantee
         async def clicked(event: viser.SceneNodePointerEvent[viser.ImageHandle]) -> None:
             on_choose(self.dims, self.context_on_ray(np.array(event.ray_origin), np.array(event.ray_direction)))
 
@@ -109,12 +109,12 @@ class Board:
         self._image.on_drag("left")(dragged)
 
     def draw(self, success: Array | None) -> None:
-        """Draws the map anew."""
+        """Redraws the map."""
         self._image.image, self.low, self.high = map_picture(self.library, self.task, self.dims, success)
         self.mark(self._marked)
 
     def context_on_ray(self, origin: Array, direction: Array) -> Array:
-        """The values of the map's dimensions where a ray meets it."""
+        """The values of the map's dimensions where a ray hits it."""
         right, up, front = self.axes.T
         along = ((self.centre - origin) @ front) / (direction @ front)
         point = origin + along * direction - self.centre
@@ -122,7 +122,7 @@ class Board:
         return np.asarray(self.low + share * (self.high - self.low))[: len(self.dims)]
 
     def mark(self, context: Array) -> None:
-        """Puts the marker on a context."""
+        """Moves the marker to a context."""
         self._marked = context
         values = np.array([*context[list(self.dims)], 0.0])[:2]
         across, along = (values - self.low) / (self.high - self.low) - 0.5

@@ -11,8 +11,7 @@ import viser
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.show.playback import PlayableSkill
-from svsl.show.plots.style import component_color
-from svsl.show.viewer.stage import rgb
+from svsl.show.plots.style import component_color, rgb
 
 SPEEDS = ("0.1x", "0.25x", "0.5x", "1x", "2x")
 
@@ -41,12 +40,12 @@ class Controls:
     """The panel of one client.
 
     Args:
-        client: Whose panel.
-        library: For the context box.
-        names: Of the context's dimensions.
-        context: `(dc,)`, chosen at first.
-        watchable: Whether there is a scene to play in.
-        actions: What happens on a click. Only what a person does calls them, never a value set from here.
+        client: The tab.
+        library: Its context box limits the sliders.
+        names: Names of the context's dimensions.
+        context: `(dc,)`, the initial choice.
+        playable: Whether there is a scene to play in.
+        actions: What happens on a click; called only for what the user does, not when values are set from here.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class Controls:
         library: SkillLibrary,
         names: Sequence[str],
         context: Array,
-        watchable: bool,
+        playable: bool,
         actions: Actions,
     ) -> None:
         self.gui, self.actions, self._buttons = client.gui, actions, list[viser.GuiButtonHandle]()
@@ -72,15 +71,15 @@ class Controls:
         self._list = self.gui.add_folder("Skills here")
         with self._list:
             self.message = self.gui.add_markdown("")
-        self.overlay = self._playback(watchable)
+        self.overlay = self._playback(playable)
         with self.gui.add_folder("Around the mean"):
             self.draws = self.gui.add_slider("draws", min=5, max=50, step=5, initial_value=20)
             self._button("Sample around the mean", lambda: actions.sample(int(self.draws.value)))
             self.sampled = self.gui.add_markdown("")
 
-    def _playback(self, watchable: bool) -> viser.GuiCheckboxHandle:
+    def _playback(self, playable: bool) -> viser.GuiCheckboxHandle:
         actions = self.actions
-        with self.gui.add_folder("Playback", visible=watchable):
+        with self.gui.add_folder("Playback", visible=playable):
             self.play = self._button("Pause", actions.play_or_pause)
             self._button("Play all, one after the other", actions.play_all)
             self.time = self.gui.add_slider("time [s]", min=0.0, max=1.0, step=0.01, initial_value=0.0)
@@ -112,7 +111,7 @@ class Controls:
             slider.value = float(value)  # type: ignore[misc]  # viser's base class hides the setter
 
     def show_skills(self, skills: Sequence[PlayableSkill], selected: int) -> None:
-        """Lists skills, one button each, and points at the selected one."""
+        """Lists the skills, one button each, and marks the selected one."""
         while len(self._buttons) < len(skills):
             self._add_skill_button(len(self._buttons))
         self._shown = [skill.component for skill in skills]
@@ -138,7 +137,7 @@ class Controls:
 
     @property
     def speed_factor(self) -> float:
-        """How much faster than in reality."""
+        """Playback speed relative to real time."""
         value = str(self.speed.value)
         return float(value.removesuffix("x")) if value in SPEEDS else 1.0
 

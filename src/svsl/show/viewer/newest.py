@@ -1,4 +1,4 @@
-"""A thread that serves the newest request only, so that a slow one never holds up what was asked after it."""
+"""A thread that serves only the newest request, so that a slow one never delays those after it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class NewestFirst(Generic[T]):
-    """Calls `work(request)` in a thread of its own; requests that are overtaken while they wait are dropped.
+    """Calls `work(request)` in a separate thread; requests that are overtaken while they wait are dropped.
 
     Args:
-        work: Does the work. If it takes long it should look at `overtaken` now and then, and return when that is true.
+        work: Handles a request. If it takes long it should check `overtaken` regularly and return when that is true.
     """
 
     def __init__(self, work: Callable[[T], None]) -> None:
@@ -23,18 +23,18 @@ class NewestFirst(Generic[T]):
         self._thread.start()
 
     def ask(self, request: T) -> None:
-        """Puts a request in place of the one that waits."""
+        """Replaces the waiting request."""
         with self._changed:
             self._waiting = [request]
             self._changed.notify()
 
     @property
     def overtaken(self) -> bool:
-        """Whether something newer waits, or nobody wants the result any more."""
+        """Whether a newer request waits, or the worker is closed."""
         return self._closed or bool(self._waiting)
 
     def close(self) -> None:
-        """Ends the thread after the work at hand."""
+        """Ends the thread after the current request."""
         with self._changed:
             self._closed = True
             self._changed.notify()

@@ -1,4 +1,4 @@
-"""The page: one session for each browser tab, independent of the others."""
+"""The page: one independent session per browser tab."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.model.random import stream
 from svsl.runs.config import PLOT_STREAM
-from svsl.show.playback import has_motion
 from svsl.show.plots.style import counted
 from svsl.show.viewer.board import Dims, map_dims
 from svsl.show.viewer.session import Session
 from svsl.show.viewer.stage import framed, view_of
 from svsl.tasks.base import Task
+from svsl.tasks.presentation import Showable
 
 _MAP_CELLS, _MAP_REPEATS = 20, 3
 
 
 def _quiet() -> contextlib.redirect_stdout[io.StringIO]:
-    """Keeps viser's own banners from the terminal."""
+    """Hides viser's banners from the terminal."""
     return contextlib.redirect_stdout(io.StringIO())
 
 
@@ -43,8 +43,8 @@ class Page:
     """Serves the page of a library until it is closed.
 
     Args:
-        library: Whose skills.
-        make_task: Makes the library's task; each tab gets one of its own, so that none waits for another.
+        library: The library.
+        make_task: Creates the library's task; each tab gets its own, so that none waits for another.
         host: Address to listen on.
         port: Port to listen on; the next free one is taken if it is busy, any free one if it is 0.
 
@@ -54,7 +54,7 @@ class Page:
 
     def __init__(self, library: SkillLibrary, make_task: Callable[[], Task], host: str, port: int) -> None:
         _check_host(host)  # viser would wait forever
-        # a tab may be closed at any moment, also while something is on its way to it
+        # a tab may be closed at any moment, also while a message is on its way
         warnings.filterwarnings("ignore", "Queued a .* on a closed connection", UserWarning)
         self.library, self.make_task = library, make_task
         self.maps: dict[Dims, Array] = {}
@@ -68,7 +68,9 @@ class Page:
         self.server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(51, 34, 136))
         self.server.gui.main_panel.dock_right()
         task = make_task()
-        self.view, self.map_places, self.map_size = framed(view_of(task), len(map_dims(library)), has_motion(task))
+        self.view, self.map_places, self.map_size = framed(
+            view_of(task), len(map_dims(library)), isinstance(task, Showable)
+        )
         self.server.scene.set_up_direction(self.view.up)
         camera = self.server.initial_camera
         camera.position, camera.look_at, camera.fov = self.view.eye, self.view.target, self.view.fov
@@ -77,19 +79,19 @@ class Page:
 
     @property
     def address(self) -> str:
-        """Where a browser finds it."""
+        """The URL of the page."""
         host = self.server.get_host()
         return f"http://{f'[{host}]' if ':' in host else host}:{self.server.get_port()}"
 
     def close(self) -> None:
-        """Ends all sessions and the server."""
+        """Closes all sessions and the server."""
         for session in list(self._sessions.values()):
             session.close()
         with _quiet():
             self.server.stop()
 
     def compute_maps(self) -> None:
-        """Computes the success maps, once for all tabs, on a task of its own."""
+        """Computes the success maps, once for all tabs, on a separate task."""
         if self.maps or not self._computing.acquire(blocking=False):
             return
         self._show_map_state("computing the success map ...", disabled=True)
@@ -105,7 +107,7 @@ class Page:
                     for session in list(self._sessions.values()):
                         session.draw_maps()
             self._show_map_state("Success map computed", disabled=True)
-        except Exception as error:  # the task may be a user's own
+        except Exception as error:  # the task may be the user's own
             self._show_map_state(f"failed: {type(error).__name__}: {error}"[:80], disabled=False)
         finally:
             self._computing.release()

@@ -1,4 +1,4 @@
-"""One browser tab: what is chosen there, the simulation behind it, and the playback."""
+"""One browser tab: its selection, the simulation behind it, and the playback."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy as np
 import viser
 
 from svsl.model.gaussians import Array
-from svsl.show.playback import Motion, PlayableSkill, draws_around, motion, skills_at
-from svsl.show.plots.style import component_color
+from svsl.show.playback import PlayableSkill, draws_around, motion, outline, skills_at
+from svsl.show.plots.style import Color, component_color
 from svsl.show.viewer.board import Board, Dims, map_dims
 from svsl.show.viewer.controls import Actions, Controls, decimals
 from svsl.show.viewer.newest import NewestFirst
 from svsl.show.viewer.stage import draw_lines, make_stage
 from svsl.tasks.base import context_names, uniform_contexts
+from svsl.tasks.presentation import Motion, showable
 
 if TYPE_CHECKING:
     from svsl.show.viewer.page import Page
@@ -28,7 +29,7 @@ _FAILED = (0.73, 0.33, 0.4)
 
 @dataclass(frozen=True)
 class _Request:
-    """What a tab wants computed: a context, and perhaps draws around one of its components."""
+    """What a tab asks for: the skills of a context, and perhaps draws around one of them."""
 
     context: Array
     component: int = 0
@@ -36,7 +37,7 @@ class _Request:
 
 
 class Session:
-    """Two threads serve a tab: one simulates what was asked last, the other plays. The panel only changes the state.
+    """Two threads serve a tab: one simulates the newest request, the other plays. The panel only changes the state.
 
     Args:
         page: The page the tab shows.
@@ -82,7 +83,7 @@ class Session:
         self.closed.set()
         self.worker.close()
 
-    # ---- what a person can do ---------------------------------------------------------------------------------------
+    # ---- what a user can do ------------------------------------------------------------------------------------------
 
     def _actions(self) -> Actions:
         return Actions(
@@ -98,7 +99,7 @@ class Session:
         )
 
     def choose_context(self, context: Array) -> None:
-        """Asks for the skills of a context, rounded as it is shown; one outside the box is moved to its edge."""
+        """Asks for the skills of a context, rounded as on the sliders and clipped to the box."""
         if not np.isfinite(context).all():
             return
         low, high = self.library.context_low, self.library.context_high
@@ -130,7 +131,7 @@ class Session:
                 self._start(self.queue.pop(0))
 
     def play_or_pause(self) -> None:
-        """Stops, goes on, or starts again at the end."""
+        """Pauses, continues, or starts again at the end."""
         with self.lock:
             shown = self.motions.get(self.selected)
             if not self.playing and shown is not None and self.time_s >= shown.duration_s:
@@ -138,7 +139,7 @@ class Session:
             self._set_playing(not self.playing)
 
     def scrub(self, time_s: float) -> None:
-        """Shows a moment."""
+        """Shows one moment."""
         with self.lock:
             self.queue, self.time_s = [], max(0.0, time_s)  # in this order also for NaN
             self._set_playing(False)
@@ -171,7 +172,7 @@ class Session:
                 self._simulate_motions(request.context)
             if request.draws:
                 self._sample(request)
-        except Exception as error:  # the task may be a user's own; the page goes on
+        except Exception as error:  # the task may be the user's own; the page stays up
             self.controls.message.content = f"the task failed: {type(error).__name__}: {error}"
 
     def _adopt(self, context: Array, skills: list[PlayableSkill]) -> None:
@@ -180,18 +181,16 @@ class Session:
             self.controls.sampled.content = ""
             for name in ("/overlay", "/draws"):
                 self.client.scene.remove_by_name(name)
-            if self.stage is not None:
-                self.stage.choose(context)
             self._start(skills[0].component)
 
     def _simulate_motions(self, context: Array) -> None:
         for skill in self.skills:
             if skill.component not in self.motions:
-                made = motion(self.task, context, skill.parameters)
+                simulated = motion(self.task, context, skill.parameters)
                 if self.worker.overtaken:
                     return
                 with self.lock:
-                    self.motions[skill.component] = made
+                    self.motions[skill.component] = simulated
         self.draw_overlay()
 
     def _sample(self, request: _Request) -> None:
@@ -204,29 +203,30 @@ class Session:
         )
         self.client.scene.remove_by_name("/draws")
         for row in range(len(parameters) if self.stage is not None else 0):
-            path = motion(self.task, request.context, parameters[row]).outline
+            drawn = motion(self.task, request.context, parameters[row])
             if self.worker.overtaken:
                 return
             color = component_color(request.component) if success[row] else _FAILED
-            self._draw_path(f"/draws/{row}", path, color, 0.4)
+            self._draw_path(f"/draws/{row}", drawn, color, 0.4)
 
     # ---- drawing ----------------------------------------------------------------------------------------------------
 
     def draw_maps(self) -> None:
-        """Draws the maps anew, with the success maps that there are by now."""
+        """Redraws the maps, with the success maps computed so far."""
         for board in self.boards:
             board.draw(self.page.maps.get(board.dims))
 
     def draw_overlay(self) -> None:
-        """Draws the paths of all skills at once, if wanted."""
+        """Draws the paths of all skills at once, if the box is ticked."""
         with self.lock:
             self.client.scene.remove_by_name("/overlay")
             if self.controls.overlay.value:
                 for k, shown in self.motions.items():
-                    self._draw_path(f"/overlay/{k}", shown.outline, component_color(k), 0.7)
+                    self._draw_path(f"/overlay/{k}", shown, component_color(k), 0.7)
 
-    def _draw_path(self, name: str, points: Array, color: tuple[float, float, float], strength: float) -> None:
-        # lines have one thickness in the world: a share of what is seen
+    def _draw_path(self, name: str, shown: Motion, color: Color, strength: float) -> None:
+        points = outline(showable(self.task).scene, shown)
+        # the thickness of lines is in units of the scene: a fraction of the visible height
         draw_lines(self.client, name, points, color, strength * 0.006 * self.page.view.half_height)
 
     def _play(self) -> None:
@@ -238,19 +238,19 @@ class Session:
             last = now
 
     def _advance(self, elapsed_s: float) -> None:
-        """Moves the playback on and draws what has changed."""
+        """Advances the playback and draws what has changed."""
         shown = self.motions.get(self.selected)
         if shown is None or self.stage is None:
             return
         if self.playing:
-            self.time_s += elapsed_s * self.controls.speed_factor
-            if self.time_s >= shown.duration_s:
-                self.time_s = shown.duration_s
-                self._set_playing(False, "Play again")
+            self.time_s = min(self.time_s + elapsed_s * self.controls.speed_factor, shown.duration_s)
+        ended = self.playing and self.time_s >= shown.duration_s
         step = shown.step_at(self.time_s)
-        if self._drawn is None or self._drawn[0] is not shown or self._drawn[1] != step:
+        if ended or self._drawn is None or self._drawn[0] is not shown or self._drawn[1] != step:
             self._drawn = (shown, step)
             self.stage.show(shown, step, component_color(self.selected))
             self.controls.show_time(self.time_s, shown.duration_s)
+        if ended:  # after the last frame, so that "Play again" appears with it
+            self._set_playing(False, "Play again")
         if not self.playing and self.queue:
             self._start(self.queue.pop(0))

@@ -1,4 +1,4 @@
-"""What moves on the page: the MuJoCo scene, the planar arm, or nothing for a task that can only be scored."""
+"""What moves on the page: one kind of stage for each kind of scene."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import viser
 from mjviser import ViserMujocoScene
 
 from svsl.model.gaussians import Array
-from svsl.show.playback import Motion, in_plane
+from svsl.show.playback import in_space
+from svsl.show.plots.style import Color, rgb
+from svsl.show.rendering import set_pose
 from svsl.tasks.base import Task
-from svsl.tasks.planar_reacher import PlanarReacher
-from svsl.tasks.simulated import SimulatedTask
+from svsl.tasks.presentation import Motion, MujocoScene, PlanarScene, Showable
 
-Color = tuple[float, float, float]
-_ROOM = 1.55  # how much farther away than the pictures' camera, so that the maps fit beside the scene
+_ROOM = 1.55  # distance relative to the camera of pictures, so that the maps fit beside the scene
 _MAP_DEPTH = 0.55
 _RED, _BLACK = (187, 85, 102), (40, 40, 40)
 _UP = np.array([0.0, 0.0, 1.0])
 _STEEP = 0.99
+_PLANAR_HEIGHT = 1.53  # of the eye above a planar scene, relative to its height
 
 
 @dataclass(frozen=True)
@@ -57,18 +58,18 @@ class Stage(Protocol):
     """A scene of one client."""
 
     def show(self, motion: Motion, step: int, color: Color) -> None:
-        """Shows one step of a motion."""
-
-    def choose(self, context: Array) -> None:
-        """Shows the context, where the motion does not."""
+        """Shows one step of a motion, with the trail up to it."""
 
 
 def view_of(task: Task) -> View:
-    """The camera from which a task's scene is first seen."""
-    if isinstance(task, SimulatedTask):
-        return _model_view(task.model)
-    if isinstance(task, PlanarReacher):
-        return View(np.array([3.4, 0.0, 22.0]), np.array([3.4, 0.0, 0.0]), np.array([0.0, 1.0, 0.0]), np.radians(40))
+    """The initial camera for a task's scene."""
+    scene = task.scene if isinstance(task, Showable) else None
+    if isinstance(scene, MujocoScene):
+        return _model_view(scene.model)
+    if isinstance(scene, PlanarScene):
+        centre = np.array([np.mean(scene.motion_x_range), np.mean(scene.y_range), 0.0])
+        height = _PLANAR_HEIGHT * (scene.y_range[1] - scene.y_range[0])
+        return View(centre + height * _UP, centre, np.array([0.0, 1.0, 0.0]), np.radians(40))
     return View(np.array([0.0, -3.0, 0.0]), np.zeros(3), _UP, np.radians(45))
 
 
@@ -88,7 +89,7 @@ def _model_view(model: mujoco.MjModel) -> View:
         back, top = -np.array([cos_e * cos_a, cos_e * sin_a, sin_e]), np.array([-sin_e * cos_a, -sin_e * sin_a, cos_e])
         target = free.lookat.copy()
         eye = target + free.distance * back
-    # seen from straight above, what is up in the world says nothing
+    # seen from straight above, the world's up direction is of no use
     return View(eye, target, top.copy() if abs(back[2]) > _STEEP else _UP, float(np.radians(fov)))
 
 
@@ -96,7 +97,7 @@ def framed(view: View, maps: int, scene: bool) -> tuple[View, Array, float]:
     """Makes room for square maps on the left.
 
     Returns:
-        The camera that sees both, the centres of the maps `(maps, 3)` and their size.
+        The camera that shows both, the centres of the maps `(maps, 3)` and their size.
     """
     half = view.half_height
     size = min(1.5, 2.7 / maps) * half
@@ -105,48 +106,37 @@ def framed(view: View, maps: int, scene: bool) -> tuple[View, Array, float]:
     aside = -(1.2 * half + 0.5 * size) if scene else 0.0
     centres = view.target + aside * right + 1.04 * size * height[:, None] * up
     seen = view.moved(-0.5 * size if scene else 0.0, _ROOM)
-    # nearer to the eye they look the same, but stand before the scene and above its floor
+    # nearer to the eye they look the same, but are in front of the scene and above its floor
     return seen, seen.eye + _MAP_DEPTH * (centres - seen.eye), _MAP_DEPTH * size
 
 
 def make_stage(client: viser.ClientHandle, task: Task) -> Stage | None:
-    """The stage for a task; None if it has nothing that moves."""
-    if isinstance(task, SimulatedTask):
-        return _SimulatedStage(client, task)
-    return _PlanarStage(client, task) if isinstance(task, PlanarReacher) else None
+    """The stage of a task's scene; None if the task cannot be shown."""
+    if not isinstance(task, Showable):
+        return None
+    scene = task.scene
+    return _PlanarStage(client, scene) if isinstance(scene, PlanarScene) else _MujocoStage(client, scene)
 
 
 def draw_lines(client: viser.ClientHandle, name: str, points: Array, color: Color, thickness: float) -> None:
-    """Draws a line through `points (n, 3)`, in place of what had the name before."""
+    """Draws a line through `points (n, 3)`, replacing the object of the same name."""
     segments = np.stack([points[:-1], points[1:]], axis=1) if len(points) > 1 else np.zeros((1, 2, 3))
     client.scene.add_line_segments(name, segments, np.array(rgb(color)), thickness=thickness)
 
 
-def rgb(color: Color) -> tuple[int, int, int]:
-    """A colour as the page wants it."""
-    red, green, blue = (round(255 * value) for value in color)
-    return red, green, blue
+class _MujocoStage:
+    """A MuJoCo model."""
 
-
-class _SimulatedStage:
-    """The MuJoCo scene with the ball's trail."""
-
-    def __init__(self, client: viser.ClientHandle, task: SimulatedTask) -> None:
-        self.client, self.model = client, copy.copy(task.model)  # mjviser changes how its model looks
+    def __init__(self, client: viser.ClientHandle, scene: MujocoScene) -> None:
+        self.client, self.model = client, copy.copy(scene.model)  # mjviser changes the visuals of its model
         self.data = mujoco.MjData(self.model)
         # mjviser only uses what servers and clients have in common
         self.scene = ViserMujocoScene(cast("viser.ViserServer", client), self.model, num_envs=1)
         self.scene.camera_tracking_enabled = False
 
-    def choose(self, context: Array) -> None:
-        """Nothing: the trajectory knows where the context is."""
-
     def show(self, motion: Motion, step: int, color: Color) -> None:
-        """Shows one step of a motion, with the trail up to it."""
-        assert motion.trajectory is not None
-        mujoco.mj_setState(self.model, self.data, motion.poses[step], mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
-        self.data.mocap_pos[:] = motion.trajectory.mocap
-        mujoco.mj_forward(self.model, self.data)
+        """See `Stage`."""
+        set_pose(self.model, self.data, motion, step)
         self.scene.update_from_mjdata(self.data)
         stride = max(1, round(0.01 / motion.dt_s))
         trail = motion.trail[motion.trail_start : step + 1][::stride]
@@ -154,11 +144,11 @@ class _SimulatedStage:
 
 
 class _PlanarStage:
-    """The planar arm among its obstacles, seen from above."""
+    """A chain in the plane among its obstacles, seen from above."""
 
-    def __init__(self, client: viser.ClientHandle, task: PlanarReacher) -> None:
+    def __init__(self, client: viser.ClientHandle, scene: PlanarScene) -> None:
         self.client = client
-        for number, (x_from, x_to, y_from, y_to) in enumerate(task.obstacles):
+        for number, (x_from, x_to, y_from, y_to) in enumerate(scene.obstacles):
             client.scene.add_box(
                 f"/obstacle_{number}",
                 color=_RED,
@@ -166,19 +156,16 @@ class _PlanarStage:
                 position=((x_from + x_to) / 2, (y_from + y_to) / 2, 0.0),
             )
         client.scene.add_box("/base", color=_BLACK, dimensions=(0.5, 0.5, 0.5))
-        low, high = task.context_low, task.context_high
+        low, high = scene.low, scene.high
         corners = np.array([low, [high[0], low[1]], high, [low[0], high[1]], low])
-        draw_lines(client, "/box", in_plane(corners), (0.6, 0.6, 0.6), 0.03)
+        draw_lines(client, "/box", in_space(corners), (0.6, 0.6, 0.6), 0.03)
         self.goal = client.scene.add_icosphere("/goal", radius=0.25, color=(238, 0, 0))
 
-    def choose(self, context: Array) -> None:
-        """Moves the goal."""
-        self.goal.position = (float(context[0]), float(context[1]), 0.0)
-
     def show(self, motion: Motion, step: int, color: Color) -> None:
-        """Shows one posture of the arm, with the trail of its tip."""
-        joints = in_plane(motion.poses[step])
+        """See `Stage`."""
+        joints = in_space(motion.poses[step])
         with self.client.atomic():
+            self.goal.position = motion.markers[0]
             draw_lines(self.client, "/arm", joints, color, 0.22)
             draw_lines(self.client, "/trail", motion.trail[: step + 1], color, 0.04)
             self.client.scene.add_point_cloud(

@@ -1,0 +1,123 @@
+"""All figures of a run or a library, as files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from svsl.errors import SvslError
+from svsl.model.library import SkillLibrary
+from svsl.model.random import stream
+from svsl.runs.config import PLOT_STREAM
+from svsl.runs.folder import Run
+from svsl.runs.sources import seed_of, task_of
+from svsl.show.plots.contexts import contexts_figure, draw_contexts, success_figure
+from svsl.show.plots.learning import learning_figure
+from svsl.show.plots.skills import (
+    ball_figure,
+    draw_postures,
+    planar_scene,
+    posture_contexts,
+    postures_figure,
+    reaches_figure,
+    snapshots_figure,
+)
+from svsl.show.plots.style import save_figure
+from svsl.show.rendering import draw_planar_scene
+from svsl.tasks.base import Task, place_of
+
+# figures of a library by name, each called with the library, its task and a seed
+FIGURES: dict[str, Callable[[SkillLibrary, Task, int], Figure]] = {
+    "contexts": contexts_figure,
+    "success": success_figure,
+    "postures": postures_figure,
+    "reaches": reaches_figure,
+    "ball": ball_figure,
+    "snapshots": snapshots_figure,
+}
+_EVERY_TASK = ("contexts", "success")  # the figures of tasks that name none
+
+
+def plot_run(run: Run, folder: Path | None = None, task: Task | None = None) -> list[Path]:
+    """Draws all figures of a run and returns their paths.
+
+    Args:
+        run: The run.
+        folder: Where to write them; default the run's own folder of figures.
+        task: The run's task; created by default.
+
+    Raises:
+        SvslError: If there is nothing to draw.
+    """
+    metrics, folder = run.read_metrics(), folder or run.figures
+    paths = _save({"learning": partial(learning_figure, metrics, run.config.step_based)}, folder) if metrics else []
+    if not run.config.step_based:
+        try:
+            paths += plot_library(run.load_library(), folder, task)
+        except SvslError as error:
+            if not paths:
+                raise
+            print(f"no figures of the library: {error}", file=sys.stderr)
+    if not paths:
+        raise SvslError(f"{run.folder} has nothing to draw yet; svsl resume {run.folder} continues it")
+    return paths
+
+
+def plot_library(library: SkillLibrary, folder: Path, task: Task | None = None) -> list[Path]:
+    """Draws the figures that every task gets and those its task names, and returns their paths.
+
+    Args:
+        library: The library.
+        folder: Where to write them.
+        task: The library's task; created by default.
+
+    Raises:
+        SvslError: If no task is given and the library does not name its own.
+    """
+    task, seed = task_of(library) if task is None else task, seed_of(library)
+    names = [*_EVERY_TASK, *getattr(task, "figures", ())]
+    return _save({name: partial(_figure, name, library, task, seed) for name in names}, folder)
+
+
+def _figure(name: str, library: SkillLibrary, task: Task, seed: int) -> Figure:
+    if name not in FIGURES:
+        raise SvslError(f"the task names an unknown figure; known figures: {', '.join(FIGURES)}")
+    return FIGURES[name](library, task, seed)
+
+
+def _save(figures: Mapping[str, Callable[[], Figure]], folder: Path) -> list[Path]:
+    """Draws and saves figures; one that cannot be drawn is reported and the others are still drawn."""
+    paths = []
+    for name, draw in figures.items():
+        try:
+            paths.append(save_figure(draw(), folder / f"{name}.png"))
+        except OSError:
+            raise
+        except Exception as error:  # no OpenGL here, a task that raises, numbers that matplotlib does not take
+            reason = str(error) if isinstance(error, SvslError) else place_of(error)
+            print(f"no {name}.png: {reason}", file=sys.stderr)
+    return paths
+
+
+def plot_side_by_side(libraries: Sequence[tuple[str, SkillLibrary]], path: Path) -> Path:
+    """Draws named libraries into one file: context distributions, and postures above if all tasks have them."""
+    columns = [(name, library, task_of(library)) for name, library in libraries]
+    scenes = [planar_scene(task) for _, _, task in columns]
+    rows = 2 if all(scenes) else 1
+    figure = Figure(figsize=(4.6 * len(columns), 5.0 * rows), layout="constrained")
+    grid = figure.subplots(rows, len(columns), squeeze=False)
+    for (top, bottom), scene, (name, library, task) in zip(grid.T[:, [0, -1]], scenes, columns, strict=True):
+        draw_contexts(bottom, library, task, seed_of(library))
+        if rows == 2 and scene is not None:
+            rng = stream(seed_of(library), PLOT_STREAM, 1)
+            top.set_title(name, fontsize=11)
+            draw_planar_scene(top, scene)
+            for context in posture_contexts(scene):
+                draw_postures(top, library, task, context, rng)
+        else:
+            bottom.set_title(f"{name}\n{bottom.get_title()}", fontsize=10)
+    return save_figure(figure, path)

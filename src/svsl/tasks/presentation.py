@@ -1,0 +1,127 @@
+"""How a task is shown: a motion over time and the scene it plays in. All of it is optional, and none of it draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+from svsl.errors import SvslError
+from svsl.model.gaussians import Array
+from svsl.tasks.base import Task
+
+if TYPE_CHECKING:
+    import mujoco
+
+_AFTERWARDS_S = 0.5  # shown after the trail has come to rest or the episode is decided
+_REST_DISTANCE = 0.01
+
+
+@dataclass(frozen=True)
+class MujocoScene:
+    """A MuJoCo model; poses are its states `(steps, size)`: time, qpos and qvel.
+
+    Attributes:
+        model: The model with all that is visible. Pictures are taken from its camera `scene`, if it has one.
+    """
+
+    model: mujoco.MjModel
+
+
+@dataclass(frozen=True)
+class PlanarScene:
+    """A chain of points among boxes in the plane; poses are its points `(steps, points, 2)`.
+
+    Attributes:
+        obstacles: `(b, 4)`, the x range and the y range of each box.
+        low: `(2,)`, lower corner of the goals' box.
+        high: `(2,)`, its upper corner.
+        x_range: What a figure of postures shows.
+        y_range: What all pictures show.
+        motion_x_range: What pictures of a motion show.
+    """
+
+    obstacles: Array
+    low: Array
+    high: Array
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
+    motion_x_range: tuple[float, float]
+
+
+Scene = MujocoScene | PlanarScene
+
+
+@dataclass(frozen=True)
+class Motion:
+    """An episode over time.
+
+    Attributes:
+        dt_s: Time between poses.
+        poses: `(steps, ...)`, what the scene shows at each step.
+        trail: `(steps, 3)`, path of what the task is about: a ball, the tip of an arm.
+        markers: `(m, 3)`, what the context places: the mocap bodies of a MuJoCo scene, the goals of a planar one.
+        trail_start: Step from which the trail is drawn.
+        moments: Steps at which something happens, such as `release` or `hit`. Snapshots are taken around the first.
+        decided_step: Step from which on the outcome cannot change; players stop soon after it.
+    """
+
+    dt_s: float
+    poses: Array
+    trail: Array
+    markers: Array
+    trail_start: int = 0
+    moments: Mapping[str, int] = field(default_factory=dict)
+    decided_step: int | None = None
+
+    @property
+    def duration_s(self) -> float:
+        """Time from the first pose to the last."""
+        return self.dt_s * (len(self.poses) - 1)
+
+    def step_at(self, time_s: float) -> int:
+        """The step at a time, limited to the first and the last one."""
+        return int(np.clip(round(time_s / self.dt_s), 0, len(self.poses) - 1))
+
+    def trimmed(self) -> Motion:
+        """The motion until shortly after its trail has come to rest or the episode is decided."""
+        if self.decided_step is None:
+            return self
+        away = np.flatnonzero(np.linalg.norm(self.trail - self.trail[-1], axis=1) > _REST_DISTANCE)
+        rest = int(away[-1]) if len(away) else 0
+        end = min(rest, self.decided_step) + round(_AFTERWARDS_S / self.dt_s)
+        return replace(self, poses=self.poses[:end], trail=self.trail[:end])
+
+
+@runtime_checkable
+class Showable(Protocol):
+    """What a task offers beyond `Task` to be played in videos, the viewer and Gymnasium windows.
+
+    A task may also have `figures`: names of figures from `svsl.show.plots.files.FIGURES` that `svsl plot` draws of its
+    libraries, besides the maps that every task gets.
+    """
+
+    @property
+    def scene(self) -> Scene:
+        """Where its motions play."""
+        ...
+
+    def motion(self, context: Array, parameters: Array | None = None) -> Motion:
+        """One whole episode; the start alone without parameters, or with parameters that cannot be run."""
+        ...
+
+
+def showable(task: Task) -> Showable:
+    """The task as one that can be shown.
+
+    Raises:
+        SvslError: If it cannot.
+    """
+    if not isinstance(task, Showable):
+        raise SvslError(
+            f"a {type(task).__name__} has no motion to show; give it a `scene` and a method `motion`, "
+            "as described in svsl.tasks.presentation.Showable"
+        )
+    return task

@@ -1,0 +1,64 @@
+"""Tasks with a step-based form: the same episodes, controlled action by action."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gymnasium import spaces
+
+from svsl.errors import SvslError
+from svsl.model.gaussians import Array, BoolArray, IntArray
+from svsl.tasks.base import Task
+
+
+class StepForm(Protocol):
+    """Several episodes of a task that are stepped together, each with its own context.
+
+    Attributes:
+        states: `(n, size)`, the state of the physics.
+        goals: `(n, dc)`, the contexts.
+        time: `(n,)`, steps done in each episode.
+        sees_time: Whether the observation holds the time; if not, the end of an episode is a truncation.
+        observation_space: Of one episode.
+        action_space: Of one episode.
+    """
+
+    states: Array
+    goals: Array
+    time: IntArray
+    sees_time: bool
+    observation_space: spaces.Box
+    action_space: spaces.Box
+
+    def begin(self, rows: BoolArray | slice, goals: Array) -> None:
+        """Starts new episodes in some rows."""
+
+    def observe(self) -> Array:
+        """The observations `(n, do)`."""
+        ...
+
+    def step(self, actions: Array) -> tuple[Array, BoolArray]:
+        """Steps every episode by one of `actions (n, da)`; returns the rewards and which episodes are over."""
+        ...
+
+    def success(self) -> BoolArray:
+        """Which episodes solve the task as they are now: `(n,)`."""
+        ...
+
+
+def step_form(task: Task, count: int, workers: int | None = None) -> StepForm:
+    """The step-based form of a task with a method `step_form(count, workers)`.
+
+    Args:
+        task: The task.
+        count: Number of episodes that are stepped together.
+        workers: Threads of the simulation; all cores by default.
+
+    Raises:
+        SvslError: If the task has no step-based form.
+    """
+    make = getattr(task, "step_form", None)
+    if make is None:
+        raise SvslError(f"a {type(task).__name__} has no step-based form, which this learner needs; reacher5 has one")
+    form: StepForm = make(count, workers)
+    return form
