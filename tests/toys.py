@@ -102,6 +102,12 @@ def with_options(scale: float = 1.0, kind: str = "plain") -> Unimodal:
     return task
 
 
+def with_sequences(place: tuple[float, ...] = (0.0, 0.0), nested: dict[str, object] | None = None) -> Unimodal:
+    """A factory whose options are sequences, of which it insists on tuples."""
+    assert isinstance(place, tuple)
+    return Unimodal()
+
+
 def not_a_task() -> int:
     """Makes something else."""
     return 3

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -35,6 +35,13 @@ def parse(kind: Callable[..., T], args: list[str], prog: str) -> T:
         if stop.code in (0, None):
             raise
         raise SvslError(f"{_first_paragraph(errors.getvalue())}; {prog} --help lists the flags") from None
+
+
+def new_flags(args: list[str], old_names: Mapping[str, str]) -> list[str]:
+    """Returns the arguments with former names of flags replaced by the current ones."""
+    flags = {f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}" for old, new in old_names.items()}
+    parts = [arg.partition("=") for arg in args]
+    return [flags.get(flag.replace("_", "-"), flag) + sign + value for flag, sign, value in parts]
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:

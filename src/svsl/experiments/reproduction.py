@@ -58,9 +58,9 @@ class Job:
     def refresh(self) -> None:
         """Reads what the worker left word of."""
         try:
-            told = json.loads((self.run.folder / ".progress.json").read_text())
-            self.work, self.episodes = float(told["work"]), int(told["episodes"])
-        except (OSError, ValueError, KeyError, TypeError):
+            progress = self.run.read_progress()
+            self.work, self.episodes = float(progress["work"]), int(progress["episodes"])
+        except (ValueError, KeyError, TypeError):
             return
 
     def settle(self, state: State, message: str = "") -> None:
@@ -115,20 +115,20 @@ class Reproduction:
                 self.jobs.extend(Job(arm, self._run(arm, config), planned) for config in configs)
             for job in self.jobs:
                 job.refresh()
-                if job.run.finished and (job.run.folder / "evaluation.json").exists():
+                if job.run.finished and job.run.evaluation_path.exists():
                     job.settle("finished")
             yield
 
     def _run(self, arm: Arm, config: RunConfig) -> Run:
         folder = self.folder / f"{arm.label}-seed{config.seed}"
-        if not (folder / "config.json").exists():
+        if not Run.config_path(folder).exists():
             return Run.create(folder, config)
         run = Run.open(folder)
-        found, wanted = (json.loads(c.to_json()) for c in (run.config, config))
-        for name in wanted:
-            if name not in ("format", "svsl") and found[name] != wanted[name]:
-                difference = _difference(name, found[name], wanted[name])
-                raise SvslError(f"{folder} was made with other settings ({difference}); choose another --out")
+        differences = run.config.differences(config)
+        if differences:
+            raise SvslError(
+                f"{folder} was created with other settings ({'; '.join(differences)}); choose another --out"
+            )
         return run
 
     @property
@@ -201,7 +201,7 @@ def run_local(made: Reproduction, workers: int | None, show: Show, stop: Callabl
 
 def _start(work: Work, job: Job) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "svsl.experiments.worker", work.folder, *map(str, (work.threads, work.contexts))]
-    with open(job.run.folder / "log.txt", "ab") as log:
+    with open(job.run.log_path, "ab") as log:
         # a session of its own: Ctrl-C reaches the parent only, which asks each worker once
         process = subprocess.Popen(
             [*command, str(work.checkpoint_s)],
@@ -229,7 +229,7 @@ def _ended(job: Job, code: int, stopping: bool) -> bool:
         name = signal.Signals(-code).name
         job.settle("failed", f"killed by {name} {job.restarts + 1} times (out of memory?); its checkpoint is whole")
     else:
-        job.settle("failed", last_line(job.run.folder / "log.txt"))
+        job.settle("failed", last_line(job.run.log_path))
     return False
 
 
@@ -251,12 +251,3 @@ def _read_json(path: Path) -> object:
         return json.loads(path.read_text())
     except ValueError:
         return "something else"
-
-
-def _difference(name: str, found: object, wanted: object) -> str:
-    """The first setting that differs."""
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        for key in [*wanted, *found]:
-            if found.get(key) != wanted.get(key):
-                return f"{key} {found.get(key)} instead of {wanted.get(key)}"
-    return f"{name} {found} instead of {wanted}"

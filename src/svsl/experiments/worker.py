@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -50,12 +48,8 @@ def train_and_evaluate(work: Work, stop: Callable[[], bool]) -> bool:
 
 
 def report(run: Run, status: Status) -> None:
-    """Leaves word of how far the run is; not worth an error if it cannot."""
-    told = {"work": status.progress.work, "episodes": status.episodes, "diverged": status.diverged}
-    with contextlib.suppress(OSError):
-        temporary = run.folder / ".progress.json.new"
-        temporary.write_text(json.dumps(told))
-        os.replace(temporary, run.folder / ".progress.json")
+    """Writes progress for the parent process."""
+    run.write_progress({"work": status.progress.work, "episodes": status.episodes, "diverged": status.diverged})
 
 
 def main() -> int:

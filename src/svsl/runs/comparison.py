@@ -159,7 +159,7 @@ def run_numbers(run: Run, contexts: int = 2000, workers: int | None = None) -> d
     made_for = {
         "sha256": hashlib.sha256(source.read_bytes()).hexdigest(), "contexts": contexts, "svsl": __version__
     }  # fmt: skip
-    kept = run.folder / "evaluation.json"
+    kept = run.evaluation_path
     result = _kept(kept, made_for)
     if result is None:
         try:

@@ -9,7 +9,7 @@ from svsl.errors import SvslError
 from svsl.learners.registry import find_preset
 from svsl.model.library import SkillLibrary
 from svsl.model.shipped import load_pretrained, pretrained_names
-from svsl.runs.config import RunConfig, require_fit
+from svsl.runs.config import RunConfig, json_options, require_fit, use_workers
 from svsl.runs.folder import Run
 from svsl.tasks.base import Task
 from svsl.tasks.registry import make_task
@@ -76,11 +76,10 @@ def task_of(library: SkillLibrary, workers: int | None = None) -> Task:
     if "task" not in library.metadata:
         raise SvslError("the library's metadata names no task; metadata={'task': NAME} tells it when saving")
     try:
-        options = dict(json.loads(library.metadata.get("task_options", "{}")))
+        options = json_options(json.loads(library.metadata.get("task_options", "{}")))
     except ValueError as error:
         raise SvslError(f"the task's options in the library's metadata cannot be read ({error})") from None
     task = make_task(library.metadata["task"], **options)
     require_fit(library, task, library.metadata["task"])
-    if workers is not None and hasattr(task, "workers"):
-        task.workers = workers
+    use_workers(task, workers)
     return task

@@ -35,9 +35,9 @@ class Options:
 def main(args: list[str]) -> int:
     """Measures the library of a run."""
     options = parse(Options, args, "svsl eval")
-    run = Path(options.source) / "config.json"
-    if run.is_file():
-        result = evaluate_run(Run.open(run.parent), options.contexts)
+    folder = Path(options.source)
+    if Run.config_path(folder).is_file():
+        result = evaluate_run(Run.open(folder), options.contexts)
     else:
         result = evaluation(*open_library(options.source), options.contexts)
     if options.json:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from svsl.cli.commands.resume import Work, work_on
 from svsl.cli.commands.train import task_flags
-from svsl.cli.parsing import Switch, first_line, parse
+from svsl.cli.parsing import Switch, first_line, new_flags, parse
 from svsl.errors import SvslError
 from svsl.learners.registry import find_preset
 from svsl.learners.svsl_config import SVSLConfig
@@ -67,13 +67,13 @@ def main(args: list[str]) -> int:
         ],
         namespace={"__doc__": f"Adds components to the library of {source}, on {old.task} as it was or changed."},
     )
-    options = parse(everything, args[1:], f"svsl extend {source}")
+    options = parse(everything, new_flags(args[1:], SVSLConfig.old_names), f"svsl extend {source}")
     run: Options = options.run
     seed = old.seed if run.seed is None else run.seed
     config = RunConfig(
         old.task, vars(options.task), "svsl", options.settings, seed, run.test_contexts, source, run.freeze
     )
-    config.make_learner(config.make_task(), base)  # an impossible configuration is refused before a folder is made
+    config.check(base=base)  # an impossible configuration is refused before a folder is made
     folder = run.out or _default_folder(source, old_run)
     if old_run is not None and folder.resolve() == old_run.folder.resolve():
         raise SvslError(f"{folder} holds the library to extend; choose another --out")

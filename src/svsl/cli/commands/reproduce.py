@@ -102,7 +102,7 @@ def _reproduce(made: Reproduction, options: Options, command: str) -> int:
 
 def _complain_of(failed: list[Job]) -> int:
     for job in failed:
-        complain(f"{job.run.folder.name} failed: {job.message} (all of it in {job.run.folder / 'log.txt'})")
+        complain(f"{job.run.folder.name} failed: {job.message} (all of it in {job.run.log_path})")
     if failed:
         print("svsl: the same command tries the failed ones again from their checkpoints", file=sys.stderr)
     return 1 if failed else 0

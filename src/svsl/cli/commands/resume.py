@@ -12,7 +12,6 @@ from svsl.cli.commands.eval import show_evaluation
 from svsl.cli.commands.plot import draw
 from svsl.cli.parsing import Folder, Switch, parse
 from svsl.errors import SvslError, complain
-from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs.config import RunConfig
 from svsl.runs.evaluation import evaluate_run
 from svsl.runs.folder import Run
@@ -75,7 +74,7 @@ def episodes_on(backend: str, ray_address: str | None, config: RunConfig) -> Ite
 
 def lost_by_weights(run: Run) -> str | None:
     """What to know if the library was clearly better before its weights were learned; None if it was not."""
-    if not isinstance(run.config.settings, SVSLConfig) or not run.config.settings.weight_iterations:
+    if not run.config.settings.learns_weights:
         return None
     before, after = ([None, None, *run.read_metrics()])[-2:]
     if before is None or after is None or before["success_rate"] - after["success_rate"] < _LOSS:

@@ -16,7 +16,7 @@ import docstring_parser
 import tyro
 
 from svsl.cli.commands.resume import Work, work_on
-from svsl.cli.parsing import Switch, parse
+from svsl.cli.parsing import Switch, new_flags, parse
 from svsl.errors import SvslError
 from svsl.learners.registry import LEARNERS, PRESETS, find_preset
 from svsl.runs.config import RunConfig
@@ -66,6 +66,7 @@ def main(args: list[str]) -> int:
         ],
         namespace={"__doc__": f"Trains a skill library on {task or 'a task'} and draws its figures.{_choices(task)}"},
     )
+    rest = new_flags(rest, settings.old_names)
     options = parse(everything, rest, f"svsl train {task or 'TASK'}")
     if task is None:
         raise SvslError(
