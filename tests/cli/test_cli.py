@@ -126,7 +126,7 @@ WRONG = {
     "prune below 0": (["prune", "beer-pong", "--min-weight", "-2", "--out", "x"], "min_weight: expected from 0"),
     "too much entropy": (
         ["train", "beer-pong", "--learner", "ladips", "--components", "2"],
-        "got 3.4; give a smaller one with fewer options",
+        "got 3.4; reduce it along with components",
     ),
 }
 

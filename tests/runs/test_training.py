@@ -26,6 +26,7 @@ from svsl.model.gaussians import Array
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import MetricsRow, Run
 from svsl.runs.training import Status, Trainer
+from svsl.tasks.reacher5_steps import step_form
 from toys import Bimodal, Unimodal
 
 SMALL = SVSLConfig(components=3, iterations=12, finetune_every=4, weight_iterations=5, kl_expert=0.1)
@@ -309,3 +310,15 @@ def test_what_was_not_simulated_is_counted_apart(tmp_path: Path) -> None:
     assert row["episodes"] == row["episodes_simulated"] + sum(apart)
     assert row["diverged"] == 0
     assert SkillLibrary.load(run.library_path).metadata["episodes_simulated"] == str(row["episodes_simulated"])
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(None, 3), (0, 1), (1, 1), (2, 2)])
+def test_no_workers_means_this_thread_and_no_number_all_cores(
+    workers: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("svsl.simulation.rollout.available_cores", lambda: 3)
+    task: Any = RunConfig("reacher5", {}, "svsl", SMALL, 0).make_task(workers)
+    assert task.workers == threads
+    assert step_form(task, 4, workers).simulator.workers == threads
+    task.workers = workers
+    assert task.workers == threads

@@ -127,7 +127,7 @@ class Reproduction:
         differences = run.config.differences(config)
         if differences:
             raise SvslError(
-                f"{folder} was created with other settings ({'; '.join(differences)}); choose another --out"
+                f"{folder} was made with other settings ({'; '.join(differences)}); choose another --out"
             )
         return run
 
