@@ -83,6 +83,7 @@ def test_the_old_components_are_filled_once_and_only_the_newest_moves_between_th
 def test_the_planned_work_is_the_work_done(freeze: bool) -> None:
     task = Unimodal()
     learner = SVSL(replace(TINY, components=3), space_of(task), stream(0), random_mixture(stream(1), 4, 2, 3), freeze)
+    assert learner.progress.work == 0
     total, asked = learner.schedule.total, advance(learner, task)
     while not learner.done:
         assert learner.progress.work == pytest.approx(asked / total, abs=0.05)

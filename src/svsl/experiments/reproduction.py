@@ -126,9 +126,7 @@ class Reproduction:
         run = Run.open(folder)
         differences = run.config.differences(config)
         if differences:
-            raise SvslError(
-                f"{folder} was made with other settings ({'; '.join(differences)}); choose another --out"
-            )
+            raise SvslError(f"{folder} was made with other settings ({'; '.join(differences)}); choose another --out")
         return run
 
     @property
