@@ -132,7 +132,26 @@ class Progress:
     counts: dict[str, int]
 
 
-class Learner(Protocol):
+class Trainable(Protocol):
+    """Anything that is trained step by step."""
+
+    @property
+    def done(self) -> bool:
+        """Whether training is over; no further step must be taken."""
+        ...
+
+    @property
+    def milestone(self) -> int:
+        """Number of points worth a test that training has passed, such as finished components."""
+        ...
+
+    @property
+    def progress(self) -> Progress:
+        """Progress of training."""
+        ...
+
+
+class Learner(Trainable, Protocol):
     """An episodic learner: proposes episodes and learns from their returns, until it is done.
 
     `ask` and `tell` alternate. Between a `tell` and the next `ask`, `state` holds everything the rest of the run
@@ -145,21 +164,6 @@ class Learner(Protocol):
 
     def tell(self, returns: Array) -> None:
         """Learns from the finite returns `(n,)` of the episodes proposed last."""
-        ...
-
-    @property
-    def done(self) -> bool:
-        """Whether training is over; `ask` must not be called any more."""
-        ...
-
-    @property
-    def milestone(self) -> int:
-        """Number of points worth a test that training has passed, such as finished components."""
-        ...
-
-    @property
-    def progress(self) -> Progress:
-        """Progress of training."""
         ...
 
     def mixture(self) -> Mixture | None:
@@ -175,7 +179,7 @@ class Learner(Protocol):
         ...
 
 
-class Training(Protocol):
+class Training(Trainable, Protocol):
     """A learner at work on a task, which the training loop advances step by step.
 
     Attributes:
@@ -190,21 +194,6 @@ class Training(Protocol):
     def nonfinite(self) -> int: ...  # noqa: D102
     @property
     def diverged(self) -> int: ...  # noqa: D102
-
-    @property
-    def done(self) -> bool:
-        """Whether training is over; `advance` must not be called any more."""
-        ...
-
-    @property
-    def milestone(self) -> int:
-        """Number of points worth a test that training has passed."""
-        ...
-
-    @property
-    def progress(self) -> Progress:
-        """Progress of training."""
-        ...
 
     def advance(self) -> None:
         """Runs one batch of episodes, or one rollout, and learns from it."""

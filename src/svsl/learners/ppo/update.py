@@ -1,7 +1,7 @@
 """PPO's update in NumPy: explicit gradients of two small networks instead of PyTorch's autograd.
 
-For batches of 64 and layers of 64, PyTorch spends nearly all its time dispatching about a hundred operations; this takes
-a tenth of that. The result is that of `stable_baselines3.PPO.train` with its defaults; a test compares the two.
+For batches and layers of 64, PyTorch spends nearly all its time dispatching about a hundred operations; this takes a
+tenth of that. The result is that of `stable_baselines3.PPO.train` with its defaults; a test compares the two.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Networks:
         self._log_std_gradient, self._policy_gradient, self._value_gradient = views(self.gradient)
 
     def step(self, batch: Rollout, learning_rate: float, clip: float) -> None:
-        """Makes one Adam step on the clipped policy loss and the squared value error, with the gradient norm clipped."""
+        """Makes one Adam step on the clipped policy loss and the squared value error, with a clipped gradient."""
         count = np.float32(len(batch.returns))
         means, policy_hidden = _forward(self.policy, batch.observations)
         values, value_hidden = _forward(self.value, batch.observations)
