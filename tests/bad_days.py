@@ -1,4 +1,4 @@
-"""Tasks for bad days; each counts its batches, and files in the current directory say how bad the day is."""
+"""Tasks that fail in their 20th batch if a file in the current directory says so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toys import Unimodal
 
 
 class Counts(Unimodal):
-    """Does something at its 20th batch."""
+    """Calls `bad_day` in its 20th batch."""
 
     batches = 0
 
@@ -25,11 +25,11 @@ class Counts(Unimodal):
         return super().evaluate(contexts, parameters, rng)
 
     def bad_day(self) -> None:
-        """What goes wrong."""
+        """The failure."""
 
 
 class Killed(Counts):
-    """The process is killed, as by a system short of memory, as often as the file `kills` says."""
+    """The process is killed, as by a system short of memory; the file `kills` holds how many times."""
 
     def bad_day(self) -> None:
         left = int(Path("kills").read_text())
@@ -39,7 +39,7 @@ class Killed(Counts):
 
 
 class FullDisk(Counts):
-    """From then on nothing can be written."""
+    """Nothing can be written any more, if the file `full` exists."""
 
     def bad_day(self) -> None:
         def no_space(handle: int) -> None:

@@ -1,4 +1,4 @@
-"""Random stacks, mixtures and models, and the training of learners, that several tests share."""
+"""Shared by several tests: random stacks, mixtures and models, and training of learners."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def random_mixture(rng: np.random.Generator, count: int, dim_context: int, dim_p
 
 
 def components_of(mixture: Mixture) -> list[Component]:
-    """The mixture as the reference wants it."""
+    """The mixture in the form of the reference implementation."""
     contexts, experts = mixture.contexts, mixture.experts
     return [
         Component(contexts.bias[o], contexts.cov[o], experts.gain[o], experts.bias[o], experts.cov[o])
@@ -77,7 +77,7 @@ def whitened_model(old: LinearGaussian, q: Array, a: Array, b: Array, x: Array) 
 
 
 def small_library(task_name: str, context_means: Array, context_std: float, parameters: Array) -> SkillLibrary:
-    """A library of a task whose components are at home around given contexts `(K, dc)`.
+    """A library of a task whose components are centred at given contexts `(K, dc)`.
 
     Their means are the `parameters (K, dt)` in every context, their standard deviations there 0.01.
     """
@@ -94,12 +94,12 @@ def small_library(task_name: str, context_means: Array, context_std: float, para
 
 
 def space_of(task: Task) -> SearchSpace:
-    """All a learner knows of a task."""
-    return SearchSpace(task.context_low, task.context_high, task.initial_mean, task.initial_cov)
+    """The search space of a task."""
+    return SearchSpace.of(task)
 
 
 def advance(learner: Learner, task: Task) -> int:
-    """One batch of episodes; returns how many."""
+    """Runs one batch of episodes; returns their number."""
     episodes = learner.ask()
     learner.tell(task.evaluate(episodes.contexts, episodes.parameters, stream(9)).returns)
     return len(episodes.contexts)
@@ -109,14 +109,14 @@ AnyLearner = TypeVar("AnyLearner", bound=Learner)
 
 
 def trained(learner: AnyLearner, task: Task) -> AnyLearner:
-    """The learner at its end."""
+    """Trains a learner to its end."""
     while not learner.done:
         advance(learner, task)
     return learner
 
 
 def assert_continues_bit_for_bit(make: Callable[[int], Learner], task: Task) -> None:
-    """A learner that moves to a fresh one of another seed before each batch ends as one that never did."""
+    """A learner restored into a new one of another seed before each batch ends like one that never was."""
     straight, moving = trained(make(4), task), make(4)
     while not moving.done:
         state = moving.state()

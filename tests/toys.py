@@ -53,7 +53,7 @@ class Unimodal:
 
 
 class SometimesNan(Unimodal):
-    """A return now and then is NaN or infinite."""
+    """Some returns are NaN or infinite."""
 
     penalty = -20.0
 
@@ -73,14 +73,14 @@ class AlwaysNan(Unimodal):
 
 
 class Crashes(Unimodal):
-    """Evaluation raises."""
+    """Evaluation raises an exception."""
 
     def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
         raise ZeroDivisionError("the robot is on fire")
 
 
 class Sloppy(Unimodal):
-    """Changes its arguments, keeps state, does not punish contexts outside the box."""
+    """Modifies its arguments, keeps state, does not penalise contexts outside the box."""
 
     calls = 0
 
@@ -102,8 +102,14 @@ def with_options(scale: float = 1.0, kind: str = "plain") -> Unimodal:
     return task
 
 
+def with_sequences(place: tuple[float, ...] = (0.0, 0.0), nested: dict[str, object] | None = None) -> Unimodal:
+    """A factory whose options are sequences, of which it insists on tuples."""
+    assert isinstance(place, tuple)
+    return Unimodal()
+
+
 def not_a_task() -> int:
-    """Makes something else."""
+    """Returns something that is not a task."""
     return 3
 
 
@@ -119,7 +125,7 @@ def moved(shift: float = 0.0) -> Unimodal:
 
 
 class Grown(Unimodal):
-    """The task after its owner has changed it."""
+    """The unimodal task with one more context dimension."""
 
     context_low = np.array([-1.0, 0.0, 0.0])
     context_high = np.array([1.0, 3.0, 1.0])
@@ -136,6 +142,6 @@ def named(name: str = "x") -> Unimodal:
 
 
 def fails() -> Unimodal:
-    """A task that cannot be made: the error is not in this file."""
+    """A task that cannot be created; the error is not raised in this file."""
     np.linalg.inv(np.zeros((2, 2)))
     return Unimodal()

@@ -6,17 +6,11 @@ import math
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from svsl.errors import SvslError
 from svsl.model.library import SkillLibrary
 from svsl.tasks.base import Task
-from svsl.tasks.registry import REGISTRY
-
-if TYPE_CHECKING:
-    from svsl.runs.config import RunConfig
 
 
 def train(
@@ -35,60 +29,45 @@ def train(
 
     Args:
         task: A name (`planar-reacher`, `module:factory`, `gym:ENV_ID`) or a task object.
-        seed: All randomness comes from it.
+        seed: Seed of all randomness.
         learner: `svsl`, `hireps` or `ladips`.
         preset: A named set of settings; default the task's first.
-        task_options: Of a task given by its name.
-        out: A run folder, as `svsl train --out` makes it: with checkpoints, for all commands. If the same run is there
-            already, training goes on where it stopped, or the finished library is loaded. Without it nothing is kept.
-        workers: Threads or processes of a task that simulates on several; default all cores.
-        progress: Show where training stands.
-        **settings: The learner's, such as `components=10`; the others are the preset's.
+        task_options: Options of a task given by name.
+        out: A run folder, as created by `svsl train --out`, with checkpoints and usable by all commands. If it already
+            holds the same run, training is resumed, or the finished library is loaded. By default nothing is kept.
+        workers: Threads or processes of a simulated task (default: all cores, 0: none besides this process).
+        progress: Show a progress display.
+        **settings: Settings of the learner, such as `components=10`; the others are the preset's.
 
     Raises:
-        SvslError: If the task, the learner and the settings do not go together, or `out` holds another run.
+        SvslError: If the task, the learner and the settings do not fit together, or `out` holds another run.
     """
-    from svsl.runs.config import preset_config
+    from svsl.runs.config import make_config, use_workers
     from svsl.runs.folder import Run
     from svsl.runs.training import Trainer, stop_on_signals
     from svsl.show.progress import ProgressDisplay
 
-    made = None if isinstance(task, str) else task
-    if made is not None and task_options:
-        raise SvslError("task_options: a task object has its options already; leave them out")
-    config = preset_config(_name_of(task), learner, preset, task_options or {}, settings, seed, complete=made is None)
-    if config.step_based:
-        raise SvslError(f"{learner} makes no skill library; svsl train --learner {learner} trains its policy")
+    config = make_config(task, learner, preset, task_options, settings, seed)
+    if config.product != "library":
+        raise SvslError(f"{learner} does not learn a skill library; svsl train --learner {learner} trains its policy")
+    task_object = None if isinstance(task, str) else task
     with ExitStack() as stack:
         folder = Path(out or stack.enter_context(tempfile.TemporaryDirectory()))
-        if (folder / "config.json").exists():
+        if Run.config_path(folder).exists():
             run = Run.open(folder)
-            if run.config != config:
-                raise SvslError(f"{folder} holds {_difference(run.config, config)}; choose another folder")
+            differences = run.config.differences(config)
+            if differences:
+                raise SvslError(f"{folder} holds another run ({'; '.join(differences)}); choose another folder")
             if run.finished:
                 return run.load_library()
         else:
-            config.check(made)
+            config.check(task_object)
             run = Run.create(folder, config)
-        if made is not None and workers is not None and hasattr(made, "workers"):
-            made.workers = workers
-        trainer = Trainer(run, math.inf if out is None else 10.0, workers, made)
+        if task_object is not None:
+            use_workers(task_object, workers)
+        trainer = Trainer(run, math.inf if out is None else 10.0, workers, task_object)
         stop = stack.enter_context(stop_on_signals())
         display = stack.enter_context(ProgressDisplay(f"{config.task} seed {seed}", quiet=not progress))
         if not trainer.train(display, stop):
             raise KeyboardInterrupt
         return run.load_library()
-
-
-def _name_of(task: str | Task) -> str:
-    """A task's name; that of an object is where its class is, so that commands can make it if it needs no options."""
-    if isinstance(task, str):
-        return task
-    place = f"{type(task).__module__}:{type(task).__qualname__}"
-    return next((name for name, path in REGISTRY.items() if path == place), place)
-
-
-def _difference(old: RunConfig, new: RunConfig) -> str:
-    """How one run is not another."""
-    names = [f.name for f in fields(old) if getattr(old, f.name) != getattr(new, f.name)]
-    return f"a run that differs in {' and '.join(names)}"

@@ -114,7 +114,7 @@ WRONG = {
     ),
     "unknown learner": (["train", "planar-reacher", "--learner", "magic"], "unknown learner 'magic'; known learners"),
     "no run": (["eval", "nowhere"], "nowhere is not a run folder"),
-    "no run to resume": (["resume", "nowhere"], "nowhere is no run folder"),
+    "no run to resume": (["resume", "nowhere"], "nowhere is not a run folder"),
     "no contexts": (["eval", "nowhere", "--contexts", "0"], "contexts: expected at least 1, got 0"),
     "missing argument": (["eval"], "svsl eval --help lists the flags"),
     "check what": (["check-task", "nowhere:x"], "no module 'nowhere'"),
@@ -138,7 +138,7 @@ WRONG = {
     "prune below 0": (["prune", "beer-pong", "--min-weight", "-2", "--out", "x"], "min_weight: expected from 0"),
     "too much entropy": (
         ["train", "beer-pong", "--learner", "ladips", "--components", "2"],
-        "got 3.4; give a smaller one with fewer options",
+        "got 3.4; reduce it along with components",
     ),
 }
 

@@ -196,7 +196,7 @@ def test_folders_made_otherwise_are_refused_and_left_alone(capsys: pytest.Captur
     config = Path("out/ours-seed0/config.json")
     config.write_text(config.read_text().replace('"alpha": 0.001', '"alpha": 0.002'))
     assert main(["reproduce", "toy", "--out", "out"]) == 2
-    assert "ours-seed0 was created with other settings (alpha 0.002 instead of 0.001)" in capsys.readouterr().err
+    assert "ours-seed0 was made with other settings (settings.alpha 0.002 instead of 0.001)" in capsys.readouterr().err
 
 
 # ---- bad days -------------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on() -> None:
     assert reproduction.jobs[0].state == "failed"
     assert [group.label for group in reproduction.groups] == ["good"], "only what is finished is reported"
     assert "No space left on device" in reproduction.jobs[0].message
-    assert "the last checkpoint is whole" in reproduction.jobs[0].message
+    assert "the last checkpoint is intact" in reproduction.jobs[0].message
     Path("full").unlink()
     reproduction = run_all(experiment, 1)
     assert [job.state for job in reproduction.jobs] == ["finished", "finished"]

@@ -19,10 +19,10 @@ def make_buffer(size: int, components: int) -> ReplayBuffer:
     return buffer
 
 
-def push(buffer: ReplayBuffer, owners: list[int], numbers: list[float]) -> None:
-    """Pushes episodes whose context, parameters and return all carry their number."""
+def append(buffer: ReplayBuffer, owners: list[int], numbers: list[float]) -> None:
+    """Appends episodes whose context, parameters and return all carry their number."""
     column = np.array(numbers, dtype=np.float64).reshape(-1, 1)
-    buffer.push(np.array(owners, dtype=np.intp), column * [1, -1], 10 * column, 100 * column[:, 0])
+    buffer.append(np.array(owners, dtype=np.intp), column * [1, -1], 10 * column, 100 * column[:, 0])
 
 
 def stored(buffer: ReplayBuffer, component: int) -> Array:
@@ -37,20 +37,20 @@ def stored(buffer: ReplayBuffer, component: int) -> Array:
 
 def test_new_episodes_replace_the_oldest() -> None:
     buffer = make_buffer(4, 1)
-    push(buffer, [0, 0, 0], [1, 2, 3])
+    append(buffer, [0, 0, 0], [1, 2, 3])
     np.testing.assert_array_equal(stored(buffer, 0), [1, 2, 3])
-    push(buffer, [0, 0], [4, 5])
+    append(buffer, [0, 0], [4, 5])
     np.testing.assert_array_equal(buffer.returns[0] / 100, [5, 2, 3, 4])
     np.testing.assert_array_equal(stored(buffer, 0), [2, 3, 4, 5])
 
 
 def test_of_more_episodes_than_fit_the_newest_stay() -> None:
     buffer = make_buffer(3, 2)
-    push(buffer, [0, 1], [8, 9])
-    push(buffer, [0] * 8 + [1], [*range(10, 18), 20])
+    append(buffer, [0, 1], [8, 9])
+    append(buffer, [0] * 8 + [1], [*range(10, 18), 20])
     np.testing.assert_array_equal(stored(buffer, 0), [15, 16, 17])
     np.testing.assert_array_equal(stored(buffer, 1), [9, 20])
-    push(buffer, [0], [30])
+    append(buffer, [0], [30])
     np.testing.assert_array_equal(stored(buffer, 0), [16, 17, 30])
 
 
@@ -71,7 +71,7 @@ def test_rings_hold_what_lists_would(size: int, batches: list[tuple[int, int, in
                 owners.append(owner)
                 numbers.append(number)
                 lists[owner].append(number)
-        push(buffer, owners, numbers)
+        append(buffer, owners, numbers)
     for owner in range(3):
         newest = lists[owner][-size:]
         np.testing.assert_array_equal(stored(buffer, owner), newest)
@@ -84,24 +84,24 @@ def test_rings_hold_what_lists_would(size: int, batches: list[tuple[int, int, in
 
 def test_select_keeps_whole_rings_and_append_adds_an_empty_one() -> None:
     buffer = make_buffer(2, 3)
-    push(buffer, [0, 1, 1, 1, 2, 2], [1, 2, 3, 4, 5, 6])
+    append(buffer, [0, 1, 1, 1, 2, 2], [1, 2, 3, 4, 5, 6])
     buffer.select(np.array([2, 1]))
     buffer.append_component()
     np.testing.assert_array_equal(stored(buffer, 0), [5, 6])
     np.testing.assert_array_equal(stored(buffer, 1), [3, 4])
     np.testing.assert_array_equal(buffer.full(np.arange(3)), [True, True, False])
-    push(buffer, [1, 2], [7, 8])
+    append(buffer, [1, 2], [7, 8])
     np.testing.assert_array_equal(stored(buffer, 1), [4, 7])
     np.testing.assert_array_equal(stored(buffer, 2), [8])
 
 
 def test_a_restored_buffer_goes_on_alike_and_apart() -> None:
     buffer = make_buffer(3, 2)
-    push(buffer, [0, 0, 1], [1, 2, 3])
+    append(buffer, [0, 0, 1], [1, 2, 3])
     copy = ReplayBuffer(3, 2, 1)
     copy.restore(buffer.state())
-    push(buffer, [0, 0], [4, 5])
+    append(buffer, [0, 0], [4, 5])
     np.testing.assert_array_equal(stored(copy, 0), [1, 2])
-    push(copy, [0, 0], [4, 5])
+    append(copy, [0, 0], [4, 5])
     for name, array in buffer.state().items():
         np.testing.assert_array_equal(copy.state()[name], array)

@@ -133,6 +133,18 @@ def test_options_without_weight_are_dropped_and_counted() -> None:
     assert np.exp(mixture.log_weights).sum() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("components", [2, 5])
+def test_the_heaviest_option_stays_however_high_the_least_weight(components: int) -> None:
+    task = Unimodal()
+    config = HiREPSConfig(components=components, iterations=5, kl=0.5, batch=200, min_weight=0.99)
+    learner = HiREPS(config, space_of(task), stream(0))
+    while not learner.done:
+        advance(learner, task)
+        assert len(learner.options) == 1
+        assert np.isfinite(learner.options.experts.bias).all()
+    assert learner.dropped == components - 1
+
+
 def test_contexts_stay_those_of_the_task() -> None:
     task = Unimodal()
     learner = HiREPS(HiREPSConfig(components=3, iterations=2, batch=4000), space_of(task), stream(0))

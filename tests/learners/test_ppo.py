@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from svsl.learners.ppo.update import Networks, update
 from svsl.model.random import stream
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
-from svsl.runs.training import Status
+from svsl.runs.training import Status, make_trainer
 from svsl.show.plots.files import plot_run
 from svsl.tasks.base import uniform_contexts
 from svsl.tasks.reacher5 import STEPS, Reward
@@ -28,7 +29,7 @@ from svsl.tasks.steps import step_form
 
 pytest.importorskip("torch")
 pytest.importorskip("stable_baselines3")
-ppo = pytest.importorskip("svsl.learners.ppo.trainer")
+ppo = pytest.importorskip("svsl.learners.ppo.learner")
 
 # three rollouts of 512 steps: episodes go on from one to the next
 SMALL = PPOConfig(episodes=7, rollout_steps=512, environments=4, batch=128, epochs=2, learning_rate=1e-3, test_every=2)
@@ -38,13 +39,17 @@ def config(reward: Reward = "last10", seed: int = 0, settings: PPOConfig = SMALL
     return RunConfig("reacher5", {"reward": reward}, "ppo", settings, seed, test_contexts=5)
 
 
+def training(reward: Reward = "last10", settings: PPOConfig = SMALL) -> Any:
+    return config(reward, settings=settings).make_training(make_task("reacher5", reward=reward))
+
+
 def silent(status: Status) -> None:
     pass
 
 
 def train(folder: Path, run_config: RunConfig) -> Run:
     run = Run.create(folder, run_config)
-    assert ppo.PPOTrainer(run).train(silent)
+    assert make_trainer(run).train(silent)
     return run
 
 
@@ -83,9 +88,9 @@ def test_arms_together_do_what_single_environments_do(reward: Reward) -> None:
     assert not np.array_equal(together.arms.goals, goals)
 
 
-def test_the_policy_sees_what_vec_normalize_shows_in_training(tmp_path: Path) -> None:
-    trainer = ppo.PPOTrainer(Run.create(tmp_path / "run", config()))
-    trainer._one_rollout()
+def test_the_policy_sees_what_vec_normalize_shows_in_training() -> None:
+    trainer = training()
+    trainer.advance()
     raw = trainer.envs.arms.observe() * 3  # some beyond the clip
     expected = trainer.model.policy.predict(trainer.normaliser.normalize_obs(raw), deterministic=True)[0]
     np.testing.assert_array_equal(trainer.policy.act(raw, deterministic=True), expected)
@@ -108,7 +113,7 @@ def test_stopped_after_any_rollout_it_ends_the_same(tmp_path: Path, reward: Rewa
     straight = train(tmp_path / "straight", config(reward))
     run = Run.create(tmp_path / "stopped", config(reward))
     rounds = 0
-    while not ppo.PPOTrainer(run).train(silent, stop=lambda: True):
+    while not make_trainer(run).train(silent, stop=lambda: True):
         rounds += 1
         assert not run.finished
         run = Run.open(run.folder)
@@ -118,9 +123,9 @@ def test_stopped_after_any_rollout_it_ends_the_same(tmp_path: Path, reward: Rewa
     assert [row["milestone"] for row in run.read_metrics()] == [2, 3]
 
 
-def test_the_update_is_that_of_stable_baselines3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_update_is_that_of_stable_baselines3(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = replace(SMALL, episodes=9, batch=64, epochs=3)
-    trainer = ppo.PPOTrainer(Run.create(tmp_path / "run", config("dense", settings=settings)))
+    trainer = training("dense", settings)
     for _ in range(2):  # the second time with moments, and with log-probabilities of networks that have moved
         model, networks = trainer.model, trainer.networks
         model.collect_rollouts(trainer.normaliser, trainer._callback, model.rollout_buffer, model.n_steps)
@@ -145,28 +150,28 @@ def test_the_update_is_that_of_stable_baselines3(tmp_path: Path, monkeypatch: py
 def test_rows_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
     straight = train(tmp_path / "straight", config())
     run = Run.create(tmp_path / "run", config())
-    ppo.PPOTrainer(run).train(silent, stop=lambda: True)
+    make_trainer(run).train(silent, stop=lambda: True)
     early = run.checkpoint_path.read_bytes()
-    ppo.PPOTrainer(run).train(silent, stop=lambda: True)
+    make_trainer(run).train(silent, stop=lambda: True)
     run.checkpoint_path.write_bytes(early)  # as if it had been killed before the second checkpoint
-    assert ppo.PPOTrainer(run).train(silent)
+    assert make_trainer(run).train(silent)
     assert timeless(run) == timeless(straight)
 
 
 def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config())
-    ppo.PPOTrainer(run).train(silent, stop=lambda: True)
+    make_trainer(run).train(silent, stop=lambda: True)
     other = Run(run.folder, config(settings=replace(SMALL, hidden=(32,))))
-    with pytest.raises(SvslError, match=r"settings.hidden from \[64, 64\] to \[32\]"):
-        ppo.PPOTrainer(other)
+    with pytest.raises(SvslError, match=r"settings.hidden \(32,\) instead of \(64, 64\)"):
+        make_trainer(other)
 
 
 def test_a_network_that_becomes_nan_stops_the_run(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config())
-    trainer = ppo.PPOTrainer(run)
+    trainer = make_trainer(run)
     trainer.train(silent, stop=lambda: True)
     before = run.checkpoint_path.read_bytes()
-    trainer.networks.first[:] = np.nan
+    trainer.training.networks.first[:] = np.nan  # type: ignore[attr-defined]
     with pytest.raises(SvslError, match="network became NaN after"):
         trainer.train(silent, stop=lambda: True)
     assert run.checkpoint_path.read_bytes() == before
@@ -216,7 +221,7 @@ def test_an_unfinished_run_can_be_measured(tmp_path: Path, capsys: pytest.Captur
     assert "has no trained policy yet" in capsys.readouterr().err
     with pytest.raises(SvslError, match="nothing to draw yet"):
         plot_run(run)
-    ppo.PPOTrainer(run).train(silent, stop=lambda: True)
+    make_trainer(run).train(silent, stop=lambda: True)
     assert main(["eval", str(run.folder), "--json", "--contexts", "5"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["finished"], result["episodes"]) == (False, 2)
@@ -232,9 +237,9 @@ def test_what_cannot_be_trained_is_refused_before_a_folder_is_made(
     ]:
         assert main(["train", *args]) == 2
         assert message in capsys.readouterr().err
-    monkeypatch.setitem(sys.modules, "svsl.learners.ppo.trainer", None)  # as if the extra were not there
+    monkeypatch.setitem(sys.modules, "svsl.learners.ppo.learner", None)  # as if the extra were not installed
     assert main(["train", "reacher5", "--learner", "ppo"]) == 2
-    assert "pip install 'svsl[ppo]'" in capsys.readouterr().err
+    assert "PPO needs svsl.learners.ppo.learner: pip install 'svsl[ppo]'" in capsys.readouterr().err
     assert not Path("runs").exists()
 
 
@@ -251,5 +256,5 @@ def test_the_core_never_imports_torch() -> None:
 def test_nothing_is_left_among_the_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    ppo.PPOTrainer(Run.create(tmp_path / "run", config()))
+    training()
     assert list((tmp_path / "temporary").iterdir()) == []

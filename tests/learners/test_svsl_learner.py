@@ -91,38 +91,48 @@ def test_episode_counts_are_those_of_the_paper() -> None:
     paper = find_preset("planar-reacher").settings
     assert isinstance(paper, SVSLConfig)
     assert (paper.resolved(space).context_batch, paper.resolved(space).expert_batch) == (5, 81)
-    learner = SVSL(paper, space, stream(0))
-    assert learner.planned_episodes(60, 350) + 60 * 136 == 2_887_860
+    assert paper.planned_episodes(space) == 2_887_860
 
     learner = SVSL(TINY, space_of(task), stream(0))
-    asked = 0
-    while learner.stage != "weights":
-        assert learner.progress.work == pytest.approx(
-            asked / learner.planned_episodes(3, 6), abs=0.05
-        )  # a context step may be under way
+    asked, total = 0, TINY.planned_episodes(space_of(task))
+    while not learner.done:
+        assert learner.progress.work < 1
+        assert learner.progress.work == pytest.approx(asked / total, abs=0.05)  # a context step may be under way
         asked += advance(learner, task)
-    assert asked == learner.planned_episodes(3, 6)
+    assert asked == total
     assert learner.progress.work == 1
 
 
-@pytest.mark.parametrize("fresh", [0, 1, 2])
-def test_planned_episodes_with_shorter_training_from_stored_episodes(fresh: int) -> None:
+def test_progress_leaves_room_for_the_weight_stage() -> None:
     task = Unimodal()
-    learner = SVSL(replace(TINY, fresh=fresh, seeded_iterations=3), space_of(task), stream(0))
+    learner = SVSL(TINY, space_of(task), stream(0))
+    while learner.stage != "weights":
+        advance(learner, task)
+    left = 3 * learner.schedule.batch_sizes["weights"]
+    assert learner.progress.work == pytest.approx(1 - left / learner.schedule.total)
+    assert learner.progress.work < 0.95
+    assert advance(learner, task) == left
+    assert learner.progress.work == 1
+
+
+@pytest.mark.parametrize("from_scratch", [0, 1, 2])
+def test_planned_episodes_with_shorter_training_from_stored_episodes(from_scratch: int) -> None:
+    task = Unimodal()
+    learner = SVSL(replace(TINY, from_scratch=from_scratch, warm_start_iterations=3), space_of(task), stream(0))
     asked = 0
     while learner.stage != "weights":
         asked += advance(learner, task)
-    assert asked == learner.planned_episodes(3, 3)
-    each = learner.batch_sizes["context"] + learner.batch_sizes["expert"]
-    iterations = [6, 3, 3] if fresh < 2 else [6, 6, 3]
+    assert asked == learner.schedule.episodes_until(3, 3)
+    each = learner.schedule.batch_sizes["context"] + learner.schedule.batch_sizes["expert"]
+    iterations = [6, 3, 3] if from_scratch < 2 else [6, 6, 3]
     together = sum(number * (count // 3) for number, count in enumerate(iterations))
-    assert asked == 3 * learner.batch_sizes["fill"] + each * (sum(iterations) + together)
+    assert asked == 3 * learner.schedule.batch_sizes["fill"] + each * (sum(iterations) + together)
 
 
 def test_a_component_starts_at_a_good_episode_beside_what_is_covered_little() -> None:
     """Against a brute-force search, on buffers filled by hand."""
     task = Unimodal()
-    learner = SVSL(replace(TINY, fresh=2), space_of(task), stream(0))
+    learner = SVSL(replace(TINY, from_scratch=2), space_of(task), stream(0))
     while not (len(learner._current) == 2 and learner.stage == "expert"):
         advance(learner, task)
     rng, buffer = stream(7), learner.expert_buffer
@@ -256,7 +266,11 @@ def test_rejection_gives_experts_contexts_inside_the_box_only() -> None:
 
 @pytest.mark.parametrize(
     "config",
-    [TINY, replace(TINY, reject_outside=True, delete_factor=1.0), replace(TINY, fresh=1, seeded_iterations=4)],
+    [
+        TINY,
+        replace(TINY, reject_outside=True, delete_factor=1.0),
+        replace(TINY, from_scratch=1, warm_start_iterations=4),
+    ],
 )
 def test_every_state_continues_bit_for_bit(config: SVSLConfig) -> None:
     task = Bimodal()
@@ -295,8 +309,8 @@ def test_hopeless_targets_leave_the_component_as_it_was() -> None:
         ({"kl_expert": 0.0}, "kl_expert: expected above 0"),
         ({"alpha": -1.0}, "alpha: expected at least 0"),
         ({"delete_factor": 0.5}, "delete_factor"),
-        ({"fresh": -1}, "fresh"),
-        ({"seeded_iterations": 0}, "seeded_iterations"),
+        ({"from_scratch": -1}, "from_scratch"),
+        ({"warm_start_iterations": 0}, "warm_start_iterations"),
         ({"min_weight": 1.0}, "min_weight: expected at least 0 and below 1"),
     ],
 )

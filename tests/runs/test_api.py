@@ -11,6 +11,8 @@ import pytest
 import svsl
 from svsl import SkillLibrary, SvslError
 from svsl.cli import main
+from svsl.runs.config import RunConfig
+from svsl.runs.folder import Run
 from svsl.runs.training import Trainer
 from toys import Crashes, Unimodal
 
@@ -47,7 +49,7 @@ def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
             return super().evaluate(*args)
 
     Impatient.__module__, Impatient.__qualname__ = "toys", "Unimodal"
-    monkeypatch.setattr("svsl.runs.training.Trainer._one_batch", _saving(Trainer._one_batch))
+    monkeypatch.setattr(Trainer, "train", _saving_every_batch(Trainer.train))
     with pytest.raises(SvslError, match="RuntimeError: enough"):
         svsl.train(Impatient(), out="stopped", **SMALL)
     assert Path("stopped/checkpoint.safetensors").exists()
@@ -58,10 +60,10 @@ def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert main(["eval", "stopped", "--contexts", "20"]) == 0
 
 
-def _saving(one_batch: Any) -> Any:
-    def wrapped(trainer: Any) -> None:
-        one_batch(trainer)
-        trainer._save()
+def _saving_every_batch(train: Any) -> Any:
+    def wrapped(trainer: Any, *args: Any) -> Any:
+        trainer.checkpoint_s = 0.0
+        return train(trainer, *args)
 
     return wrapped
 
@@ -71,10 +73,10 @@ def _saving(one_batch: Any) -> Any:
     [
         ({"component": 3}, "svsl has no setting 'component'; did you mean components"),
         ({"components": 0}, "components: expected at least 1"),
-        ({"learner": "ppo"}, "ppo has no setting 'components'|makes no skill library"),
+        ({"learner": "ppo"}, "ppo has no setting 'components'"),
         ({"learner": "nobody"}, "unknown learner 'nobody'"),
         ({"preset": "fast"}, "unknown preset 'fast'"),
-        ({"task_options": {"size": 2}}, "a task object has its options already"),
+        ({"task_options": {"size": 2}}, "a task object already has its options"),
     ],
 )
 def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
@@ -84,13 +86,49 @@ def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
 
 def test_another_run_is_never_overwritten() -> None:
     svsl.train(Unimodal(), out="run", **SMALL)
-    with pytest.raises(SvslError, match="run holds a run that differs in settings and seed; choose another folder"):
+    difference = r"run holds another run \(settings.iterations 8 instead of 9; seed 0 instead of 1\); choose another"
+    with pytest.raises(SvslError, match=difference):
         svsl.train(Unimodal(), out="run", seed=1, **(SMALL | {"iterations": 9}))
     task = Unimodal()
     task.context_low = np.array([5.0, 5.0])
     with pytest.raises(SvslError, match="expected finite low < high"):
         svsl.train(task, out="never", **SMALL)
     assert not Path("never").exists()
+
+
+def test_a_learner_of_policies_is_refused() -> None:
+    with pytest.raises(SvslError, match="ppo does not learn a skill library"):
+        svsl.train("reacher5", learner="ppo")
+
+
+def test_a_run_with_options_of_any_json_type_finds_itself_again() -> None:
+    options = {"place": (0.5, 1), "nested": {"low": [1.0, (2, 3)]}}
+    library = svsl.train("toys:with_sequences", task_options=options, out="run", **SMALL)
+    assert same(svsl.train("toys:with_sequences", task_options=options, out="run", **SMALL), library)
+    lists = {"place": [0.5, 1], "nested": {"low": [1.0, [2, 3]]}}
+    assert same(svsl.train("toys:with_sequences", task_options=lists, out="run", **SMALL), library)
+    assert Run.open(Path("run")).config.task_options["place"] == (0.5, 1), "a resumed task gets what the first one got"
+    with pytest.raises(SvslError, match=r"task_options.place \(0.5, 1\) instead of \(0.5, 2\)"):
+        svsl.train("toys:with_sequences", task_options=options | {"place": (0.5, 2)}, out="run", **SMALL)
+    with pytest.raises(SvslError, match=r"task option place: expected a JSON value, got a .*Path"):
+        svsl.train("toys:with_sequences", task_options={"place": Path("here")}, **SMALL)
+
+
+def test_renamed_settings_are_still_accepted() -> None:
+    old = svsl.train(Unimodal(), fresh=1, seeded_iterations=3, **SMALL)
+    new = svsl.train(Unimodal(), from_scratch=1, warm_start_iterations=3, **SMALL)
+    assert same(old, new)
+    assert old.metadata["config"] == new.metadata["config"]
+    assert '"warm_start_iterations": 3' in new.metadata["config"]
+    flags = ["--fresh", "1", "--seeded-iterations=3"]
+    assert main(["train", "toys:Unimodal", *FLAGS, *flags, "--out", "run"]) == 0
+    assert same(SkillLibrary.load("run"), new)
+    # folders and libraries of an older version
+    path = Run.config_path(Path("run"))
+    path.write_text(path.read_text().replace("from_scratch", "fresh").replace("warm_start_it", "seeded_it"))
+    config = Run.open(Path("run")).config
+    assert config.to_json() == new.metadata["config"]
+    assert not config.differences(RunConfig.from_json(path.read_text()))
 
 
 def test_without_a_folder_nobody_is_told_to_resume() -> None:

@@ -12,7 +12,8 @@ import helpers
 from helpers import advance, random_mixture, space_of
 from svsl import SkillLibrary, SvslError, Task
 from svsl.cli import main
-from svsl.learners.base import Arrays
+from svsl.learners.base import Arrays, Training
+from svsl.learners.episodic import EpisodicTraining
 from svsl.learners.svsl import SVSL
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.mixture import Mixture
@@ -64,7 +65,7 @@ def test_the_old_components_are_filled_once_and_only_the_newest_moves_between_th
     base = random_mixture(stream(1), 2, 2, 3)
     for freeze, moves in ((False, [True, True, True]), (True, [False, False, True])):
         learner = SVSL(TINY, space_of(task), stream(0), base, freeze)
-        assert advance(learner, task) == 3 * learner.batch_sizes["fill"]
+        assert advance(learner, task) == 3 * learner.schedule.batch_sizes["fill"]
         assert (learner.milestone, learner.stage) == (1, "context")
         np.testing.assert_array_equal(learner.context_buffer.filled, [learner.context_buffer.size] * 3)
         moved_rows = []
@@ -82,22 +83,26 @@ def test_the_old_components_are_filled_once_and_only_the_newest_moves_between_th
 def test_the_planned_work_is_the_work_done(freeze: bool) -> None:
     task = Unimodal()
     learner = SVSL(replace(TINY, components=3), space_of(task), stream(0), random_mixture(stream(1), 4, 2, 3), freeze)
-    asked = advance(learner, task)
-    while learner.stage != "weights":
-        assert learner.progress.work == pytest.approx(asked / learner.planned_episodes(3, 6), abs=0.05)
+    assert learner.progress.work == 0
+    total, asked = learner.schedule.total, advance(learner, task)
+    while not learner.done:
+        assert learner.progress.work == pytest.approx(asked / total, abs=0.05)
         asked += advance(learner, task)
-    assert asked == learner.planned_episodes(3, 6)
+    assert asked == total
+    assert total - learner.schedule.episodes_until(3, 6) == 7 * 31, "the weights need episodes of all components"
 
 
 def test_all_new_components_can_start_at_episodes_of_the_old_ones() -> None:
     task = Unimodal()
     base = random_mixture(stream(1), 2, 2, 3)
-    learner = SVSL(replace(TINY, fresh=0, seeded_iterations=3), space_of(task), stream(0), base)
+    learner = SVSL(replace(TINY, from_scratch=0, warm_start_iterations=3), space_of(task), stream(0), base)
     before = learner.mixture()
     assert before is not None
     assert (len(before), len(learner._current)) == (2, 2)
     asked = advance(learner, task)
-    assert asked == 2 * learner.batch_sizes["fill"], "first the old ones, so that there are episodes to start from"
+    assert asked == 2 * learner.schedule.batch_sizes["fill"], (
+        "first the old ones, so that there are episodes to start from"
+    )
     assert (learner.milestone, learner.stage, len(learner._current)) == (1, "fill", 3)
     trained_so_far = learner.mixture()
     assert trained_so_far is not None
@@ -106,9 +111,9 @@ def test_all_new_components_can_start_at_episodes_of_the_old_ones() -> None:
     assert (learner.expert_buffer.contexts[:2] == started).all(axis=2).any()
     while learner.stage != "weights":
         asked += advance(learner, task)
-    assert asked == learner.planned_episodes(2, 3)
+    assert asked == learner.schedule.episodes_until(2, 3)
     helpers.assert_continues_bit_for_bit(
-        lambda seed: SVSL(replace(TINY, fresh=0), space_of(task), stream(seed), base), task
+        lambda seed: SVSL(replace(TINY, from_scratch=0), space_of(task), stream(seed), base), task
     )
 
 
@@ -119,7 +124,7 @@ def test_components_from_stored_episodes_need_fewer_iterations() -> None:
     assert base is not None
     config = replace(config, min_weight=0.0)
     from_episodes, from_scratch = (
-        trained(task, replace(config, fresh=fresh), base).expert_buffer.mean_returns()[1:] for fresh in (0, None)
+        trained(task, replace(config, from_scratch=count), base).expert_buffer.mean_returns()[1:] for count in (0, None)
     )
     assert from_episodes.min() > 0.5 * from_scratch.max(), (from_episodes, from_scratch)
     assert len(from_episodes) == len(from_scratch) == 2
@@ -251,7 +256,7 @@ def test_what_cannot_be_extended_gets_one_line(capsys: pytest.CaptureFixture[str
     assert "Unrecognized options" in error("made.safetensors", "--shift", "1")
     run = Run.create(Path("half"), RunConfig("toys:Unimodal", {}, "svsl", TINY, 0))
     trainer = Trainer(run)
-    trainer.train(silent, stop=lambda: trainer.learner.milestone > 0)
+    trainer.train(silent, stop=lambda: trainer.training.milestone > 0)
     assert "half is not finished; resume it with svsl resume half" in error("half")
     assert Trainer(run).train(silent)
     assert "half holds the library to extend" in error("half", "--out", "half", "--overwrite")
@@ -262,10 +267,14 @@ def test_new_components_do_not_start_where_the_first_ones_did() -> None:
     task = Unimodal()
     library = SkillLibrary(random_mixture(stream(1), 3, 2, 3), task.context_low, task.context_high)
     config = RunConfig("toys:Unimodal", {}, "svsl", TINY, 0)
-    first = config.make_learner(task)
-    grown = replace(config, extends="elsewhere").make_learner(task, library)
-    assert isinstance(first, SVSL)
-    assert isinstance(grown, SVSL)
+
+    def learner(training: Training) -> SVSL:
+        assert isinstance(training, EpisodicTraining)
+        assert isinstance(training.learner, SVSL)
+        return training.learner
+
+    first = learner(config.make_training(task))
+    grown = learner(replace(config, extends="elsewhere").make_training(task, library))
     assert not np.allclose(grown._current.contexts.bias[3], first._current.contexts.bias[0])
 
 

@@ -19,12 +19,14 @@ import numpy as np
 import pytest
 
 from svsl import Outcome, SkillLibrary, SvslError
+from svsl.learners.episodic import EpisodicTraining
 from svsl.learners.registry import find_preset
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.gaussians import Array
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import MetricsRow, Run
 from svsl.runs.training import Status, Trainer
+from svsl.tasks.steps import step_form
 from toys import Bimodal, Unimodal
 
 SMALL = SVSLConfig(components=3, iterations=12, finetune_every=4, weight_iterations=5, kl_expert=0.1)
@@ -112,9 +114,9 @@ def test_ctrl_c_saves_and_resume_goes_on(tmp_path: Path) -> None:
     run = Run.open(Path("runs/toys.Unimodal-seed0"))
     trainer = Trainer(run)
     assert trainer.rows >= 2
-    episodes = trainer.episodes
+    episodes = trainer.training.episodes
     assert not trainer.train(silent, stop=lambda: True)
-    assert trainer.episodes > episodes > 0
+    assert trainer.training.episodes > episodes > 0
 
 
 def test_bad_returns_are_counted_and_never_learned_from(tmp_path: Path) -> None:
@@ -129,13 +131,14 @@ def test_bad_returns_are_counted_and_never_learned_from(tmp_path: Path) -> None:
 
 
 def test_the_penalty_of_the_task_or_the_worst_return_replaces_bad_ones(tmp_path: Path) -> None:
-    trainer = Trainer(Run.create(tmp_path / "run", config()))
+    training = Trainer(Run.create(tmp_path / "run", config())).training
+    assert isinstance(training, EpisodicTraining)
     returns = np.array([-1.0, np.nan, -7.0, np.inf])
-    np.testing.assert_array_equal(trainer._finite(returns), [-1, -7, -7, -7])
-    np.testing.assert_array_equal(trainer._finite(np.array([-np.inf, -2.0])), [-7, -2])
-    assert trainer.nonfinite == 3
-    trainer.penalty = -50.0
-    np.testing.assert_array_equal(trainer._finite(returns), [-1, -50, -7, -50])
+    np.testing.assert_array_equal(training.finite(returns), [-1, -7, -7, -7])
+    np.testing.assert_array_equal(training.finite(np.array([-np.inf, -2.0])), [-7, -2])
+    assert training.nonfinite == 3
+    training.penalty = -50.0
+    np.testing.assert_array_equal(training.finite(returns), [-1, -50, -7, -50])
 
 
 def test_a_task_without_any_finite_return_is_refused(tmp_path: Path) -> None:
@@ -158,7 +161,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", no_space)
-    with pytest.raises(SvslError, match=r"No space left on device.*the last checkpoint is whole"):
+    with pytest.raises(SvslError, match=r"No space left on device.*the last checkpoint is intact"):
         Trainer(run).train(silent, stop=lambda: True)
     monkeypatch.undo()
     assert run.checkpoint_path.read_bytes() == before
@@ -178,13 +181,13 @@ def test_broken_checkpoints_and_configs_are_refused(tmp_path: Path) -> None:
     other["task"] = "planar-reacher"
     (run.folder / "config.json").write_text(json.dumps(other))
     with pytest.raises(
-        SvslError, match=r"was changed since the checkpoint \(task from toys:Unimodal to planar-reacher"
+        SvslError, match=r"was changed since the checkpoint \(task planar-reacher instead of toys:Unimodal"
     ):
         Trainer(Run.open(run.folder))
     with pytest.raises(SvslError, match="does not fit the task toys:Unimodal as it is now"):
         Trainer(run, task=Bimodal())
     changed = replace(run.config, seed=5, settings=replace(SMALL, alpha=3.0))
-    with pytest.raises(SvslError, match=r"\(seed from 0 to 5; settings.alpha from 0.001 to 3.0\)"):
+    with pytest.raises(SvslError, match=r"\(settings.alpha 3.0 instead of 0.001; seed 5 instead of 0\)"):
         Trainer(Run(run.folder, changed))
     (run.folder / "config.json").write_text("{")
     with pytest.raises(SvslError, match="not a readable configuration"):
@@ -275,7 +278,7 @@ def test_mistakes_of_a_task_are_told_in_one_line(tmp_path: Path) -> None:
 def test_a_folder_with_other_things_is_never_touched(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     for overwrite in (False, True):
-        with pytest.raises(SvslError, match="is no run folder"):
+        with pytest.raises(SvslError, match="is not a run folder"):
             Run.create(tmp_path, config(), overwrite=overwrite)
     run = train(tmp_path / "run", config())
     (run.folder / "notes.txt").write_text("mine")
@@ -290,10 +293,10 @@ def test_an_unfinished_run_already_has_a_library(tmp_path: Path) -> None:
     with pytest.raises(SvslError, match="no trained component yet"):
         run.load_library()
     trainer = Trainer(run)
-    trainer.train(silent, stop=lambda: trainer.learner.milestone >= 2)
+    trainer.train(silent, stop=lambda: trainer.training.milestone >= 2)
     library = run.load_library()
     assert len(library) == 2
-    assert library.metadata["episodes"] == str(trainer.episodes)
+    assert library.metadata["episodes"] == str(trainer.training.episodes)
 
 
 def test_what_was_not_simulated_is_counted_apart(tmp_path: Path) -> None:
@@ -307,3 +310,15 @@ def test_what_was_not_simulated_is_counted_apart(tmp_path: Path) -> None:
     assert row["episodes"] == row["episodes_simulated"] + sum(apart)
     assert row["diverged"] == 0
     assert SkillLibrary.load(run.library_path).metadata["episodes_simulated"] == str(row["episodes_simulated"])
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(None, 3), (0, 1), (1, 1), (2, 2)])
+def test_no_workers_means_this_thread_and_no_number_all_cores(
+    workers: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("svsl.simulation.rollout.available_cores", lambda: 3)
+    task: Any = RunConfig("reacher5", {}, "svsl", SMALL, 0).make_task(workers)
+    assert task.workers == threads
+    assert step_form(task, 4, workers).simulator.workers == threads
+    task.workers = workers
+    assert task.workers == threads

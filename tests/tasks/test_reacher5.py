@@ -227,9 +227,9 @@ def test_the_reward_chooses_the_preset_unless_one_is_named() -> None:
     assert find_preset("reacher5").task_options == {"reward": "dense"}
     last2 = find_preset("reacher5", task_options={"reward": "last2", "seed": "1"})
     assert last2.task_options == {"reward": "last2"}
-    assert (last2.settings.alpha, last2.settings.beta, last2.settings.iterations) == (1.0, 25.0, 800)  # type: ignore[union-attr]
+    assert (last2.settings.alpha, last2.settings.beta, last2.settings.iterations) == (1.0, 25.0, 800)  # type: ignore[attr-defined]
     named = find_preset("reacher5", name="last10", task_options={"reward": "dense"})
-    assert named.settings.alpha == 0.01  # type: ignore[union-attr]
+    assert named.settings.alpha == 0.01  # type: ignore[attr-defined]
     assert find_preset("table-tennis", task_options={"distance": "plain"}).task_options == {}, "the first that agrees"
 
 

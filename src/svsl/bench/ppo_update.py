@@ -33,7 +33,7 @@ def time_ppo_update() -> PPOTiming | None:
     from stable_baselines3.common.logger import Logger
 
     from svsl.environments.reacher5 import Reacher5Env
-    from svsl.learners.ppo.trainer import rollout_of, share_parameters
+    from svsl.learners.ppo.learner import rollout_of, share_parameters
 
     config, threads = PPOConfig(), torch.get_num_threads()
     torch.set_num_threads(1)  # as in training

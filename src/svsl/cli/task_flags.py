@@ -13,7 +13,7 @@ import docstring_parser
 import tyro
 
 from svsl.errors import SvslError
-from svsl.learners.registry import LearnerConfig
+from svsl.learners.base import LearnerConfig
 from svsl.tasks.registry import default_options, task_factory
 
 
@@ -72,12 +72,6 @@ def training_flags(
         ],
         namespace={"__doc__": description},
     )
-
-
-def old_names(settings: LearnerConfig) -> Mapping[str, str]:
-    """Returns the former names of a learner's settings, each with its current name."""
-    names: Mapping[str, str] = getattr(settings, "old_names", {})
-    return names
 
 
 def _without_functions(kind: Any) -> Any:

@@ -68,7 +68,7 @@ def train_run(options: TrainingOptions, config: RunConfig, task: Task, open_run:
 
 def weight_stage_warning(run: Run) -> str | None:
     """Returns a warning if the library was clearly better before its weights were learned, None otherwise."""
-    if not getattr(run.config.settings, "weight_iterations", 0):
+    if not run.config.settings.learns_weights:
         return None
     before, after = ([None, None, *run.read_metrics()])[-2:]
     if before is None or after is None or before["success_rate"] - after["success_rate"] < _NOTABLE_LOSS:

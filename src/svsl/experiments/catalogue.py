@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from svsl.errors import SvslError
-from svsl.learners.ladips import LaDiPSConfig
-from svsl.learners.registry import LearnerConfig
-from svsl.learners.svsl import SVSL
-from svsl.learners.svsl_config import SVSLConfig
-from svsl.runs.config import RunConfig, preset_config
+from svsl.learners import base
+from svsl.runs.config import RunConfig, make_config
 
 EVALUATION_CONTEXTS = 2000
-_LEAST = {
-    "components": 2,
-    "iterations": 5,
-    "episodes": 500,
-    "test_contexts": 50,
-    "evaluation_contexts": 200,
-    "seeds": 2,
-}
+_LEAST = {"test_contexts": 50, "evaluation_contexts": 200, "seeds": 2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,8 +197,8 @@ def find_experiment(name: str) -> Experiment:
 
 
 def shrunk(full: int, scale: float, kind: str, power: float = 0.5) -> int:
-    """`full` times a power of the scale, at least the minimum of its kind and at most `full`."""
-    return min(full, max(_LEAST[kind], round(full * scale**power)))
+    """`full` times a power of the scale, not below what makes sense, not above `full`."""
+    return base.shrunk(full, scale, _LEAST[kind], power)
 
 
 def seeds_of(experiment: Experiment, scale: float) -> int:
@@ -226,7 +215,8 @@ def plan(experiment: Experiment, seeds: int, scale: float) -> dict[Arm, list[Run
     configs = {arm: arm_config(arm, scale, experiment.shrink_iterations) for arm in experiment.arms}
     if experiment.equal_budgets:
         own = next(config for arm, config in configs.items() if arm.learner == "svsl")
-        configs = {arm: _with_budget(config, planned_episodes(own)) for arm, config in configs.items()}
+        budget = planned_episodes(own)
+        configs = {arm: replace(c, settings=c.settings.with_budget(budget)) for arm, c in configs.items()}
     return {arm: [replace(config, seed=seed) for seed in range(seeds)] for arm, config in configs.items()}
 
 
@@ -239,38 +229,11 @@ def arm_config(arm: Arm, scale: float = 1.0, shrink_iterations: bool = True) -> 
     Raises:
         SvslError: If the task, the learner or the preset does not exist.
     """
-    config = preset_config(arm.task, arm.learner, arm.preset, arm.task_options, arm.settings)
-    settings = _scaled(config.settings, scale, 0.5 if shrink_iterations else 0.0)
+    config = make_config(arm.task, arm.learner, arm.preset, arm.task_options, arm.settings)
+    settings = config.settings.scaled(scale, 0.5 if shrink_iterations else 0.0)
     return replace(config, settings=settings, test_contexts=shrunk(config.test_contexts, scale, "test_contexts"))
 
 
-def _with_budget(config: RunConfig, episodes: float) -> RunConfig:
-    settings: Any = config.settings
-    if isinstance(settings, SVSLConfig):
-        return config
-    return replace(config, settings=replace(settings, iterations=max(1, round(episodes / settings.batch))))
-
-
-def _scaled(settings: Any, scale: float, power: float) -> LearnerConfig:
-    power += 0.0 if isinstance(settings, SVSLConfig) else 1.0
-    changes: dict[str, Any] = {}
-    for name in {f.name for f in fields(settings)} & {"components", "iterations", "episodes"}:
-        changes[name] = shrunk(getattr(settings, name), scale, name, 1.0 if name == "components" else power)
-    if isinstance(settings, LaDiPSConfig) and settings.gating_entropy is not None and settings.components > 1:
-        # the same share of what so many options can reach
-        share = math.log(changes["components"]) / math.log(settings.components)
-        changes["gating_entropy"] = settings.gating_entropy * share
-    return replace(settings, **changes)
-
-
 def planned_episodes(config: RunConfig) -> float:
-    """Episodes a run asks for, NaN if its learner does not say; svsl asks for fewer where it deletes components."""
-    settings: Any = config.settings
-    if not isinstance(settings, SVSLConfig):
-        several = getattr(settings, "iterations", math.nan) * getattr(settings, "batch", math.nan)
-        return float(getattr(settings, "episodes", several))
-    learner = config.make_learner(config.make_task())
-    assert isinstance(learner, SVSL)
-    last = learner.config.components
-    weights = last * learner.batch_sizes["weights"] if learner.config.weight_iterations else 0
-    return float(learner.planned_episodes(last, learner.iterations_of(last)) + weights)
+    """Episodes a run asks for; svsl asks for fewer where it deletes components."""
+    return float(config.planned_episodes())

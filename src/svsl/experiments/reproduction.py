@@ -54,9 +54,9 @@ class Job:
     def refresh(self) -> None:
         """Reads the progress its worker has written."""
         try:
-            progress = json.loads((self.run.folder / ".progress.json").read_text())
+            progress = self.run.read_progress()
             self.work, self.episodes = float(progress["work"]), int(progress["episodes"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             return
 
     def settle(self, state: State, message: str = "") -> None:
@@ -119,20 +119,18 @@ class Reproduction:
                 self.jobs.extend(Job(arm, self._open_run(arm, config), planned) for config in configs)
             for job in self.jobs:
                 job.refresh()
-                if job.run.finished and (job.run.folder / "evaluation.json").exists():
+                if job.run.finished and job.run.evaluation_path.exists():
                     job.settle("finished")
             yield
 
     def _open_run(self, arm: Arm, config: RunConfig) -> Run:
         folder = self.folder / f"{arm.label}-seed{config.seed}"
-        if not (folder / "config.json").exists():
+        if not Run.config_path(folder).exists():
             return Run.create(folder, config)
         run = Run.open(folder)
-        existing, expected = (json.loads(c.to_json()) for c in (run.config, config))
-        for name in expected:
-            if name not in ("format", "svsl") and existing[name] != expected[name]:
-                difference = _difference(name, existing[name], expected[name])
-                raise SvslError(f"{folder} was created with other settings ({difference}); choose another --out")
+        differences = run.config.differences(config)
+        if differences:
+            raise SvslError(f"{folder} was made with other settings ({'; '.join(differences)}); choose another --out")
         return run
 
     @property
@@ -163,12 +161,3 @@ def _read_json(path: Path) -> object:
         return json.loads(path.read_text())
     except ValueError:
         return "something else"
-
-
-def _difference(name: str, existing: object, expected: object) -> str:
-    """The first setting that differs."""
-    if isinstance(existing, dict) and isinstance(expected, dict):
-        for key in [*expected, *existing]:
-            if existing.get(key) != expected.get(key):
-                return f"{key} {existing.get(key)} instead of {expected.get(key)}"
-    return f"{name} {existing} instead of {expected}"

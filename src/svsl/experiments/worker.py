@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -63,12 +61,8 @@ def train_and_evaluate(
 
 
 def write_progress(run: Run, status: Status) -> None:
-    """Writes the run's progress for the parent process; not being able to is not an error."""
-    progress = {"work": status.progress.work, "episodes": status.episodes, "diverged": status.diverged}
-    with contextlib.suppress(OSError):
-        temporary = run.folder / ".progress.json.new"
-        temporary.write_text(json.dumps(progress))
-        os.replace(temporary, run.folder / ".progress.json")
+    """Writes the run's progress for the parent process."""
+    run.write_progress({"work": status.progress.work, "episodes": status.episodes, "diverged": status.diverged})
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Learners: each asks for episodes and is told their returns."""
+"""Learners: each proposes episodes and learns from their returns."""

@@ -1,10 +1,12 @@
-"""What a learner is: it asks for episodes and is told their returns."""
+"""The learner protocols, and the base class of their settings."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +14,14 @@ from numpy.typing import NDArray
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array, BoolArray
 from svsl.model.mixture import Mixture
+from svsl.tasks.base import Task
 
 Arrays = dict[str, NDArray[np.generic]]
+Counters = dict[str, object]  # JSON values
 
 
 def require(condition: bool, name: str, expected: str, got: object) -> None:
-    """Refuses a setting.
+    """Rejects an invalid setting.
 
     Raises:
         SvslError: If the condition does not hold.
@@ -26,19 +30,24 @@ def require(condition: bool, name: str, expected: str, got: object) -> None:
         raise SvslError(f"setting {name}: expected {expected}, got {got}")
 
 
-def above(prefix: str, arrays: Mapping[str, NDArray[np.generic]]) -> Arrays:
-    """The arrays with `prefix` before their names."""
+def add_prefix(prefix: str, arrays: Mapping[str, NDArray[np.generic]]) -> Arrays:
+    """Returns the arrays with `prefix` before their names."""
     return {prefix + name: array for name, array in arrays.items()}
 
 
-def below(arrays: Mapping[str, NDArray[np.generic]], prefix: str) -> Arrays:
-    """The arrays whose names start with `prefix`, without it."""
+def strip_prefix(prefix: str, arrays: Mapping[str, NDArray[np.generic]]) -> Arrays:
+    """Returns the arrays whose names start with `prefix`, without it."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def shrunk(full: int, scale: float, least: int, power: float = 1.0) -> int:
+    """Returns `full` times a power of the scale, at least `least` and at most `full`."""
+    return min(full, max(least, round(full * scale**power)))
 
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """All a learner knows of a task.
+    """The part of a task that a learner sees.
 
     Attributes:
         context_low: `(dc,)`.
@@ -52,9 +61,44 @@ class SearchSpace:
     initial_mean: Array
     initial_cov: Array
 
+    @classmethod
+    def of(cls, task: Task) -> SearchSpace:
+        """Returns the search space of a task; a copy, as floats."""
+        names = ("context_low", "context_high", "initial_mean", "initial_cov")
+        return cls(*(np.array(getattr(task, name), dtype=np.float64) for name in names))
+
     def inside(self, contexts: Array) -> BoolArray:
-        """Which rows lie in the context box: `(..., dc)` -> `(...)`."""
+        """Returns which rows are in the context box: `(..., dc)` -> `(...)`."""
         return np.asarray(((contexts >= self.context_low) & (contexts <= self.context_high)).all(axis=-1))
+
+
+@dataclass(frozen=True)
+class LearnerConfig(ABC):
+    """Settings of a learner, which also decide its budget of episodes."""
+
+    old_names: ClassVar[Mapping[str, str]] = {}  # former name -> name of a renamed setting
+
+    @property
+    def learns_weights(self) -> bool:
+        """Whether a last stage learns the component weights, after all components are trained."""
+        return False
+
+    @abstractmethod
+    def planned_episodes(self, space: SearchSpace) -> int:
+        """Returns the episodes a run asks for."""
+
+    @abstractmethod
+    def scaled(self, scale: float, power: float) -> Self:
+        """Returns the settings of a smaller run.
+
+        Args:
+            scale: Share of the full size, above 0 and at most 1. It shrinks the number of components in proportion.
+            power: Power of the scale by which the training of each component shrinks.
+        """
+
+    @abstractmethod
+    def with_budget(self, episodes: float) -> Self:
+        """Returns the settings of a run of about this many episodes."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +111,16 @@ class Episodes:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a learner stands, for people to read.
+    """Progress of a learner, for display.
 
     Attributes:
         component: Number of the component in training, from 1.
-        components: How many will be tried.
+        components: Components to train.
         iteration: Iteration of that component.
-        iterations: How many it gets.
-        work: Share of all episodes already asked for, 0 to 1.
-        recent_return: Mean return of the newest component's buffer; NaN before the first.
-        counts: Named counters of things that went wrong or were thrown away.
+        iterations: Iterations of that component in total.
+        work: Share of all planned episodes already run, 0 to 1.
+        recent_return: Mean return of the newest episodes; NaN before the first.
+        counts: Named counters of failures and discarded components.
     """
 
     component: int
@@ -88,44 +132,90 @@ class Progress:
     counts: dict[str, int]
 
 
-class Learner(Protocol):
-    """Asks for episodes and learns from their returns, until it is done.
-
-    `ask` and `tell` alternate. Between a `tell` and the next `ask`, `state` holds everything the rest of the run
-    depends on: a new learner of the same configuration that `restore`s it goes on bit for bit.
-    """
-
-    def ask(self) -> Episodes:
-        """The next episodes to run."""
-        ...
-
-    def tell(self, returns: Array) -> None:
-        """The finite returns `(n,)` of the episodes asked for last."""
-        ...
+class Trainable(Protocol):
+    """Anything that is trained step by step."""
 
     @property
     def done(self) -> bool:
-        """Whether training is over; `ask` must not be called any more."""
+        """Whether training is over; no further step must be taken."""
         ...
 
     @property
     def milestone(self) -> int:
-        """Counts the points worth an evaluation that training has passed (components finished)."""
+        """Number of points worth a test that training has passed, such as finished components."""
         ...
 
     @property
     def progress(self) -> Progress:
-        """Where training stands."""
+        """Progress of training."""
+        ...
+
+
+class Learner(Trainable, Protocol):
+    """An episodic learner: proposes episodes and learns from their returns, until it is done.
+
+    `ask` and `tell` alternate. Between a `tell` and the next `ask`, `state` holds everything the rest of the run
+    depends on: a new learner of the same configuration that `restore`s it continues bit for bit.
+    """
+
+    def ask(self) -> Episodes:
+        """Returns the next episodes to run."""
+        ...
+
+    def tell(self, returns: Array) -> None:
+        """Learns from the finite returns `(n,)` of the episodes proposed last."""
         ...
 
     def mixture(self) -> Mixture | None:
-        """The components trained so far, without the unfinished one; None before the first is finished."""
+        """Returns the components trained so far, without the unfinished one; None before the first is finished."""
         ...
 
     def state(self) -> Arrays:
-        """Everything `restore` needs, as arrays."""
+        """Returns everything `restore` needs, as arrays."""
         ...
 
     def restore(self, state: Arrays) -> None:
-        """Continues from what `state` gave."""
+        """Continues from a `state`."""
+        ...
+
+
+class Training(Trainable, Protocol):
+    """A learner at work on a task, which the training loop advances step by step.
+
+    Attributes:
+        episodes: Episodes run so far.
+        nonfinite: Episodes with a NaN or infinite return.
+        diverged: Episodes whose simulation diverged.
+    """
+
+    @property
+    def episodes(self) -> int: ...  # noqa: D102
+    @property
+    def nonfinite(self) -> int: ...  # noqa: D102
+    @property
+    def diverged(self) -> int: ...  # noqa: D102
+
+    def advance(self) -> None:
+        """Runs one batch of episodes, or one rollout, and learns from it."""
+        ...
+
+    def measure(self, contexts: int) -> dict[str, float] | None:
+        """Tests what was learned so far on this many new contexts; None if nothing was learned yet."""
+        ...
+
+    def state(self) -> tuple[Arrays, Counters]:
+        """Returns the arrays and counters that `restore` needs."""
+        ...
+
+    def restore(self, arrays: Arrays, counters: Mapping[str, object]) -> None:
+        """Continues from a `state`."""
+        ...
+
+    def save(self, path: Path, origin: Mapping[str, object]) -> None:
+        """Writes what was learned.
+
+        Args:
+            path: The file.
+            origin: What the file records of its run: task, task_options, learner, seed and config.
+        """
         ...

@@ -1,4 +1,4 @@
-"""The small replay buffers of all components, as one stack."""
+"""Replay buffers of all components, as one stack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ARRAYS = ("contexts", "parameters", "returns", "cursor", "filled")
 
 
 class ReplayBuffer:
-    """One ring of `size` episodes per component; new episodes replace the oldest."""
+    """One ring buffer of `size` episodes per component; new episodes replace the oldest."""
 
     def __init__(self, size: int, context_dim: int, parameter_dim: int) -> None:
         self.size = size
@@ -28,11 +28,11 @@ class ReplayBuffer:
             setattr(self, name, np.concatenate([old, np.zeros((1, *old.shape[1:]), dtype=old.dtype)]))
 
     def select(self, index: IntArray) -> None:
-        """Keeps the rings `index` only."""
+        """Keeps only the rings `index`."""
         for name in _ARRAYS:
             setattr(self, name, getattr(self, name)[index])
 
-    def push(self, owners: IntArray, contexts: Array, parameters: Array, returns: Array) -> None:
+    def append(self, owners: IntArray, contexts: Array, parameters: Array, returns: Array) -> None:
         """Stores episodes, each in the ring of its owner.
 
         Args:
@@ -44,7 +44,7 @@ class ReplayBuffer:
         counts = np.bincount(owners, minlength=len(self.cursor))
         rank = np.arange(len(owners)) - (np.cumsum(counts) - counts)[owners]
         slot = (self.cursor[owners] + rank) % self.size
-        if counts.max(initial=0) > self.size:  # later ones would land on earlier ones: keep the newest
+        if counts.max(initial=0) > self.size:  # later episodes would overwrite earlier ones: keep the newest
             keep = rank >= counts[owners] - self.size
             owners, slot = owners[keep], slot[keep]
             contexts, parameters, returns = contexts[keep], parameters[keep], returns[keep]
@@ -55,23 +55,23 @@ class ReplayBuffer:
         self.filled = np.minimum(self.filled + counts, self.size)
 
     def mean_returns(self) -> Array:
-        """Mean return of each ring's episodes, `(K,)`; NaN for an empty ring."""
+        """Returns the mean return of each ring, `(K,)`; NaN for an empty ring."""
         used = np.arange(self.size) < self.filled[:, None]
         with np.errstate(invalid="ignore"):
             return np.where(used, self.returns, 0.0).sum(axis=1) / self.filled
 
     def full(self, index: IntArray) -> BoolArray:
-        """Which of the rings `index` have no empty slot left."""
+        """Returns which of the rings `index` have no empty slot left."""
         return np.asarray(self.filled[index] == self.size)
 
     def state(self) -> Arrays:
-        """The arrays `restore` needs."""
+        """Returns the arrays that `restore` needs."""
         return {name: getattr(self, name) for name in _ARRAYS}
 
     def restore(self, state: Arrays) -> None:
-        """Takes over what `state` gave."""
+        """Continues from a `state`."""
         for name in _ARRAYS:
             expected, got = getattr(self, name).shape[1:], state[name].shape[1:]
             if got != expected:
-                raise ValueError(f"{name} of shape {got} instead of {expected}")
+                raise ValueError(f"{name}: expected rows of shape {expected}, got {got}")
             setattr(self, name, state[name].copy())

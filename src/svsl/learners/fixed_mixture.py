@@ -1,36 +1,46 @@
-"""What the baselines share: a fixed number of options, there from the start, that learn from the newest batches."""
+"""The base of HiREPS and LaDiPS: a fixed number of components (their papers call them options), all updated at once."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
-from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, above, below, require
-from svsl.model.gaussians import Array, LinearGaussian
+from svsl.learners.base import (
+    Arrays,
+    Episodes,
+    LearnerConfig,
+    Progress,
+    SearchSpace,
+    add_prefix,
+    require,
+    shrunk,
+    strip_prefix,
+)
+from svsl.model.gaussians import Array, IntArray, LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import rng_from_array, rng_to_array
 
-_MILESTONE_EVERY = 10  # iterations between evaluations
-STD_FLOOR = 1e-5  # of an option, relative to the initial search and the context box
+_MILESTONE_EVERY = 10  # iterations between tests
+STD_FLOOR = 1e-5  # smallest std of an option, relative to the initial search and the context box
 
 
 @dataclass(frozen=True)
-class FixedMixtureConfig:
-    """Settings of every learner with a fixed number of options."""
+class FixedMixtureConfig(LearnerConfig):
+    """Settings of a learner with a fixed number of options."""
 
     components: int = 20
-    """Options; all exist from the start (the paper's N)."""
+    """Number of options; all exist from the start (the paper's N)."""
     iterations: int = 300
-    """Updates."""
+    """Number of updates."""
     batch: int = 3000
     """New episodes per iteration."""
     history: int = 1
-    """Newest batches an update uses."""
+    """Newest batches used by an update."""
     min_weight: float = 1e-6
-    """Options that weigh less are dropped."""
+    """Options with a smaller weight are dropped."""
     context_std: tuple[float, ...] | None = None
     """Standard deviation of the initial context distributions; default a quarter of the box's width."""
 
@@ -39,12 +49,25 @@ class FixedMixtureConfig:
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
         require(0 <= self.min_weight < 1, "min_weight", "at least 0 and below 1", self.min_weight)
 
+    def planned_episodes(self, space: SearchSpace) -> int:
+        """Returns the episodes a run asks for."""
+        return self.iterations * self.batch
+
+    def scaled(self, scale: float, power: float) -> Self:
+        """Returns the settings of a smaller run; an iteration trains all components, so both factors apply to it."""
+        components, iterations = shrunk(self.components, scale, 2), shrunk(self.iterations, scale, 5, 1 + power)
+        return replace(self, components=components, iterations=iterations)
+
+    def with_budget(self, episodes: float) -> Self:
+        """Returns the settings of a run of about this many episodes."""
+        return replace(self, iterations=max(1, round(episodes / self.batch)))
+
 
 Config = TypeVar("Config", bound=FixedMixtureConfig)
 
 
 class FixedMixtureLearner(ABC, Generic[Config]):
-    """A learner whose `update` makes the next mixture; see `svsl.learners.base.Learner` for the contract.
+    """A learner whose `update` returns the next mixture; see `svsl.learners.base.Learner` for the contract.
 
     Attributes:
         options: The current mixture.
@@ -62,15 +85,15 @@ class FixedMixtureLearner(ABC, Generic[Config]):
 
     @abstractmethod
     def update(self) -> Mixture:
-        """The mixture learned from `episodes` and `returns`, whose last batch `options` has drawn."""
+        """Returns the mixture learned from `episodes` and `returns`; the newest batch was drawn by `options`."""
 
     def _initial_mixture(self) -> Mixture:
-        """Options spread over the context box and over the initial search distribution."""
+        """Spreads options over the context box and over the initial search distribution."""
         config, space, count = self.config, self.space, self.config.components
         width = space.context_high - space.context_low
         std = 0.25 * width if config.context_std is None else np.array(config.context_std)
         good = std.shape == width.shape and bool((std > 0).all())
-        require(good, "context_std", f"{len(width)} numbers above 0, one a context dimension", config.context_std)
+        require(good, "context_std", f"{len(width)} numbers above 0, one per context dimension", config.context_std)
         means = space.context_low + width * self.rng.random((count, len(width)))
         contexts = LinearGaussian.unconditional(means, np.broadcast_to(np.diag(std), (count, len(std), len(std))))
         chol = np.linalg.cholesky(space.initial_cov)
@@ -80,7 +103,7 @@ class FixedMixtureLearner(ABC, Generic[Config]):
         return Mixture(np.full(count, -np.log(count)), contexts, experts)
 
     def ask(self) -> Episodes:
-        """Uniform contexts, options by the gating, parameters by their experts."""
+        """Draws uniform contexts, options by the gating, and parameters by their experts."""
         low, high = self.space.context_low, self.space.context_high
         contexts = self.rng.uniform(low, high, (self.config.batch, len(low)))
         components = self.options.sample_components(contexts, self.rng)
@@ -98,44 +121,53 @@ class FixedMixtureLearner(ABC, Generic[Config]):
         self.iteration += 1
 
     def newest(self, old: Array, new: Array) -> Array:
-        """Rows of the newest batches: the end of `old`, then all of `new`."""
+        """Returns the rows of the newest batches: the end of `old`, then all of `new`."""
         return np.concatenate([old[max(0, len(old) - (self.config.history - 1) * self.config.batch) :], new])
 
-    def without_unused(self, mixture: Mixture, usage: Array) -> Mixture:
-        """The mixture without the options whose share `usage (K,)` is below the least weight, but never without any."""
+    def drop_unused(self, mixture: Mixture, usage: Array) -> tuple[Mixture, IntArray]:
+        """Drops the options whose share `usage (K,)` is below `min_weight`, but never the most used one.
+
+        Returns:
+            The remaining mixture, and the indices of its options in `mixture`.
+        """
         kept = np.flatnonzero(usage >= min(self.config.min_weight, usage.max()))
         self.dropped += len(usage) - len(kept)
-        return mixture if len(kept) == len(usage) else mixture.select(kept)
+        return mixture if len(kept) == len(usage) else mixture.select(kept), kept
 
     def floored(self, cov: Array) -> Array:
-        """Cholesky factors of expert covariances `(K, dt, dt)`, kept from shrinking to points."""
-        # far below any precision that matters
+        """Returns Cholesky factors of expert covariances `(K, dt, dt)`, with a floor far below any useful precision."""
         return np.asarray(np.linalg.cholesky(cov + STD_FLOOR**2 * self.space.initial_cov), dtype=np.float64)
 
     @property
     def done(self) -> bool:
-        """Whether all iterations are made."""
+        """Whether all iterations are done."""
         return self.iteration >= self.config.iterations
 
     @property
     def milestone(self) -> int:
-        """Counts every tenth iteration, and the last."""
+        """Number of tens of iterations done; the last ten count even if incomplete."""
         return -(-self.iteration // _MILESTONE_EVERY) if self.done else self.iteration // _MILESTONE_EVERY
 
     @property
     def progress(self) -> Progress:
-        """Where training stands."""
+        """Progress of training; `component` is the number of options left."""
         recent = float(self.returns[-self.config.batch :].mean()) if len(self.returns) else float("nan")
-        total, kept = self.config.iterations, len(self.options)
-        work = self.iteration / total
-        return Progress(kept, self.config.components, self.iteration, total, work, recent, {"dropped": self.dropped})
+        return Progress(
+            component=len(self.options),
+            components=self.config.components,
+            iteration=self.iteration,
+            iterations=self.config.iterations,
+            work=self.iteration / self.config.iterations,
+            recent_return=recent,
+            counts={"dropped": self.dropped},
+        )
 
     def mixture(self) -> Mixture | None:
-        """The current mixture; None before the first update."""
+        """Returns the current mixture; None before the first update."""
         return self.options if self.iteration else None
 
     def state(self) -> Arrays:
-        """Everything `restore` needs."""
+        """Returns everything `restore` needs."""
         assert self._asked is None, "no state between ask and tell"
         state: Arrays = {
             "rng": rng_to_array(self.rng),
@@ -144,15 +176,15 @@ class FixedMixtureLearner(ABC, Generic[Config]):
             "parameters": self.episodes.parameters,
             "returns": self.returns,
         }
-        return state | above("mixture.", self.options.to_arrays())
+        return state | add_prefix("mixture.", self.options.to_arrays())
 
     def restore(self, state: Arrays) -> None:
-        """Goes on from `state`."""
+        """Continues from a `state`."""
         self.iteration, self.dropped = (int(value) for value in state["counters"])
         self.rng = rng_from_array(state["rng"].astype(np.uint64))
         contexts, parameters = np.asarray(state["contexts"], float), np.asarray(state["parameters"], float)
         if contexts.shape[1:] != self.space.context_low.shape:
-            raise ValueError(f"contexts of {contexts.shape[1]} dimensions")
+            raise ValueError(f"contexts: expected {len(self.space.context_low)} dimensions, got {contexts.shape[1]}")
         self.episodes, self.returns = Episodes(contexts, parameters), np.asarray(state["returns"], float)
-        self.options = Mixture.from_arrays(below(state, "mixture."))
+        self.options = Mixture.from_arrays(strip_prefix("mixture.", state))
         self._asked = None

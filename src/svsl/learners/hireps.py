@@ -1,7 +1,7 @@
 """HiREPS: hierarchical relative entropy policy search (Daniel, Neumann and Peters, 2012 and 2016), episodic.
 
 A mixture of a fixed number of options is re-weighted by one entropy-regularised problem per iteration: maximise the
-return of `p(c, theta, o)` close to the episodes at hand, with contexts distributed as the task wants them, and with
+return of `p(c, theta, o)` close to the stored episodes, with the task's distribution of contexts, and with
 options that become more distinct from step to step. The options are then fitted to the weighted episodes.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from svsl.errors import SvslError
+from svsl.learners.base import require
 from svsl.learners.fixed_mixture import STD_FLOOR, FixedMixtureConfig, FixedMixtureLearner
 from svsl.model.gaussians import Array, LinearGaussian
 from svsl.model.mixture import Mixture, logsumexp
@@ -25,28 +25,26 @@ class HiREPSConfig(FixedMixtureConfig):
     """Settings of the HiREPS learner."""
 
     kl: float = 0.3
-    """Bound on the divergence of an update from the episodes it uses (epsilon)."""
+    """KL bound of an update, relative to the episodes it uses (epsilon)."""
     kappa: float = 0.9
     """Entropy of the responsibilities after an update, relative to before: below 1, options become distinct."""
     shrink: float = 1.0
-    """Pull of the old covariance: it counts as this many episodes for each parameter."""
+    """Weight of the old covariance, in episodes per parameter."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.kl > 0:
-            raise SvslError(f"setting kl: expected above 0, got {self.kl}")
-        if not 0 < self.kappa <= 1:
-            raise SvslError(f"setting kappa: expected above 0 and at most 1, got {self.kappa}")
+        require(self.kl > 0, "kl", "above 0", self.kl)
+        require(0 < self.kappa <= 1, "kappa", "above 0 and at most 1", self.kappa)
 
 
 @dataclass(frozen=True)
 class Reweighting:
-    """The solution of one update's problem.
+    """The solution of an update.
 
     Attributes:
         weights: `(n, K)`, `p(episode i, option o)`, summing to one.
         kl: Divergence of `p` from the episodes and their old responsibilities.
-        entropy: `-sum p log rho`, the entropy that is bounded.
+        entropy: `-sum p log rho`, the bounded entropy.
     """
 
     weights: Array
@@ -113,15 +111,16 @@ class HiREPS(FixedMixtureLearner[HiREPSConfig]):
         features = np.concatenate([contexts, contexts[:, first] * contexts[:, second]], axis=1)
         bound = self.config.kappa * entropy
         solution = reweight(self.returns, features, log_rho, self.config.kl, bound)
-        if solution.entropy > 1.01 * bound:  # out of reach: all of the step would go into it, and none into the return
+        if (
+            solution.entropy > 1.01 * bound
+        ):  # out of reach: the whole step would go into the entropy, none into the return
             solution = reweight(self.returns, features, log_rho, self.config.kl, np.inf)
         return self._fit(solution.weights)
 
     def _fit(self, weights: Array) -> Mixture:
-        """Weighted maximum likelihood of every option, its covariances shrunk toward the old ones."""
+        """Fits every option by weighted maximum likelihood, with covariances shrunk toward the old ones."""
         totals = weights.sum(axis=0)
-        kept = totals >= self.config.min_weight
-        old = self.without_unused(self.options, totals)
+        old, kept = self.drop_unused(self.options, totals)
         share = (weights[:, kept] / totals[kept]).T[:, None]  # (K, 1, n)
         effective = 1 / (share**2).sum(axis=2)  # (K, 1)
         contexts, parameters = self.episodes.contexts, self.episodes.parameters
@@ -148,7 +147,7 @@ class HiREPS(FixedMixtureLearner[HiREPSConfig]):
         )
 
     def _shrunk(self, cov: Array, old: Array, effective: Array) -> Array:
-        """The unbiased weighted covariance, averaged with the old one as if that were so many episodes."""
+        """Returns the unbiased weighted covariance, averaged with the old one, which counts as `shrink` episodes."""
         n = effective[:, :, None]
         unbiased = cov * n / np.maximum(n - 1, 0.1)
         pseudo = self.config.shrink * cov.shape[1]

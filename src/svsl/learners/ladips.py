@@ -7,21 +7,22 @@ importance. The gating maximises the expected return of the options it chooses, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq, minimize
 
 from svsl.errors import SvslError
-from svsl.learners.base import Arrays, SearchSpace
+from svsl.learners.base import Arrays, SearchSpace, require
 from svsl.learners.fixed_mixture import FixedMixtureConfig, FixedMixtureLearner
 from svsl.learners.surrogates import Quadratic, feature_count, fit_quadratic
 from svsl.learners.trust_region import gaussian_step
 from svsl.model.gaussians import LOG_2PI, Array, IntArray, LinearGaussian
 from svsl.model.mixture import Mixture, log_normalised, logsumexp
 
-_EPISODES_PER_FEATURE = 3  # of the most important episodes an option's model is fitted to
-_GATING_CONTEXTS = 500  # uniform contexts over which the gating is improved
+_EPISODES_PER_FEATURE = 3  # an option's model is fitted to this many of its most important episodes
+_GATING_CONTEXTS = 500  # uniform contexts used to improve the gating
 
 
 @dataclass(frozen=True)
@@ -31,32 +32,39 @@ class LaDiPSConfig(FixedMixtureConfig):
     batch: int = 1000
     """New episodes per iteration."""
     history: int = 12
-    """Newest batches an update uses."""
+    """Newest batches used by an update."""
     kl_expert: float = 0.1
-    """Bound on the divergence of an expert from its predecessor."""
+    """KL bound of an expert's step."""
     kl_gating: float = 0.05
-    """Bound on the expected divergence of the gating from its predecessor."""
+    """Bound on the expected KL divergence of a gating step."""
     gating_entropy: float | None = None
-    """Least expected entropy of the gating in nats; default that of half the options."""
+    """Lower bound on the expected entropy of the gating, in nats; default log(components / 2)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("kl_expert", "kl_gating"):
-            if not getattr(self, name) > 0:
-                raise SvslError(f"setting {name}: expected above 0, got {getattr(self, name)}")
+            require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
         if self.gating_entropy is not None and self.gating_entropy > np.log(self.components):
             raise SvslError(
                 f"setting gating_entropy: expected at most log({self.components}) = {np.log(self.components):.3g}, the "
-                f"entropy of all options alike, got {self.gating_entropy:.3g}; give a smaller one with fewer options"
+                f"entropy of a uniform gating, got {self.gating_entropy:.3g}; reduce it along with components"
             )
+
+    def scaled(self, scale: float, power: float) -> LaDiPSConfig:
+        """Returns the settings of a smaller run; the entropy bound keeps its share of the largest possible entropy."""
+        small = super(LaDiPSConfig, replace(self, gating_entropy=None)).scaled(scale, power)
+        if self.gating_entropy is None or self.components == 1:
+            return replace(small, gating_entropy=self.gating_entropy)
+        share = math.log(small.components) / math.log(self.components)
+        return replace(small, gating_entropy=self.gating_entropy * share)
 
 
 @dataclass(frozen=True)
 class GatingStep:
-    """The solution of the gating's problem: `log pi(o|c) = keep log q(o|c) + gain A(c, o) + constant(c)`.
+    """The solution of a gating step: `log pi(o|c) = keep log q(o|c) + gain A(c, o) + constant(c)`.
 
     Attributes:
-        keep: How much of the old log gating stays, 0 to 1.
+        keep: Factor of the old log gating, 0 to 1.
         gain: Factor of the expected returns.
         kl: Divergence from the old gating, averaged over the contexts.
         entropy: Entropy of the new gating, averaged over the contexts.
@@ -72,11 +80,11 @@ def gating_step(log_gating: Array, expected: Array, kl_bound: float, least_entro
     """Maximises `mean_c sum_o pi(o|c) A(c,o)` with a bounded mean divergence from `q` and a least mean entropy.
 
     The dual in the multipliers `eta > 0` and `omega >= 0` of the two bounds is convex and minimised with its gradient.
-    An entropy that is out of reach inside the trust region is approached as far as that allows.
+    If the trust region does not contain the required entropy, the step gets as close to it as possible.
 
     Args:
         log_gating: `(n, K)`, the old `log q(o|c)`.
-        expected: `(n, K)`, expected returns `A(c, o)`; what all options share in a context does not matter.
+        expected: `(n, K)`, expected returns `A(c, o)`; a constant shared by all options of a context cancels.
         kl_bound: The bound on the mean of `KL(pi(.|c) || q(.|c))`.
         least_entropy: The bound on the mean entropy.
     """
@@ -106,7 +114,7 @@ def gating_step(log_gating: Array, expected: Array, kl_bound: float, least_entro
     kl, entropy = measures(solution(eta, omega)[0])
     if kl <= 1.01 * kl_bound:
         return GatingStep(eta / (eta + omega), 1 / (scale * (eta + omega)), kl, entropy)
-    # the entropy is out of reach: flatten the gating as far as the trust region allows
+    # the required entropy is out of reach: flatten the gating as far as the trust region allows
     keep = brentq(lambda keep: measures(log_normalised(keep * log_q))[0] - kl_bound, 0.0, 1.0)
     return GatingStep(keep, 0.0, *measures(log_normalised(keep * log_q)))
 
@@ -125,10 +133,10 @@ class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
         self._log_drawn: Array = np.zeros(0)  # log density of each episode's parameters under the mixture that drew it
         half = 0.5 * (space.context_high - space.context_low)
         unit = LinearGaussian.unconditional(space.context_low[None] + half, 0.5 * np.diag(half)[None])
-        self._unit = unit  # the coordinates of the gating: a quarter of the box is 1
+        self._unit = unit  # coordinates of the gating: a quarter of the box is 1
 
     def update(self) -> Mixture:
-        """One step of every expert and of the gating, from the same weighted episodes."""
+        """Makes one step of every expert and of the gating, from the same weighted episodes."""
         old, contexts, parameters = self.options, self.episodes.contexts, self.episodes.parameters
         new = slice(-self.config.batch, None)
         self._log_drawn = self.newest(self._log_drawn, old.log_prob(contexts[new], parameters[new]))
@@ -144,7 +152,7 @@ class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
         return self._gated(Mixture(old.log_weights, old.contexts, experts), values)
 
     def _share(self, log_importance: Array) -> tuple[IntArray, Array]:
-        """The most important episodes for each option and how much they count: `(K, m)` both.
+        """Returns the most important episodes for each option and their weights: `(K, m)` both.
 
         The weights `pi(theta|c,o) / q(theta|c)` are truncated at their median, so that the effective number of episodes
         is at least half of `m`, one and a half for each feature.
@@ -157,7 +165,7 @@ class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
         return rows, count * np.exp(log_normalised(log_weights))
 
     def _gated(self, mixture: Mixture, values: Quadratic) -> Mixture:
-        """The mixture with its gating improved for options whose expected returns are `values` of the context.
+        """Returns the mixture with a gating improved for the expected returns `values` of its options.
 
         Logits of the old gating and expected returns are both quadratic in the context, so the new gating is again of
         the same form and no fit is needed.
@@ -169,14 +177,14 @@ class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
         expected = values.level + z @ values.slope[:, :, 0].T - 0.5 * bent
         if not np.isfinite(expected).all():
             return mixture
-        asked = self.config.gating_entropy
-        least = min(np.log(len(mixture)), np.log(self.config.components / 2) if asked is None else asked)
+        entropy = self.config.gating_entropy
+        least = min(np.log(len(mixture)), np.log(self.config.components / 2) if entropy is None else entropy)
         step = gating_step(mixture.log_gating(contexts), expected, self.config.kl_gating, least)
         gated = Mixture(*self._combined(mixture, values, step), mixture.experts)
-        return self.without_unused(gated, np.exp(gated.log_gating(contexts)).mean(axis=0))
+        return self.drop_unused(gated, np.exp(gated.log_gating(contexts)).mean(axis=0))[0]
 
     def _combined(self, mixture: Mixture, values: Quadratic, step: GatingStep) -> tuple[Array, LinearGaussian]:
-        """Log weights and context distributions whose gating is that of the step."""
+        """Returns the log weights and context distributions whose gating is that of the step."""
         old, unit = mixture.contexts, self._unit
         scale, centre = np.diagonal(unit.chol[0]), unit.bias[0]
         inverse = np.linalg.inv(old.chol / scale[:, None])
@@ -188,7 +196,7 @@ class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
         precision = step.keep * precision + step.gain * values.curvature
         pull = step.keep * pull + step.gain * values.slope[:, :, 0]
         level = step.keep * level + step.gain * values.level
-        # terms that all options share change no gating: no common pull, and the widest as wide as a quarter of the box
+        # terms shared by all options cancel in the gating: remove the mean pull, make the widest a quarter of the box
         dim = len(scale)
         pull -= pull.mean(axis=0)
         precision += (1 - np.linalg.eigvalsh(precision).min()) * np.eye(dim)
@@ -201,10 +209,10 @@ class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
         return log_weights, LinearGaussian.unconditional(centre + scale * mean, chol)
 
     def state(self) -> Arrays:
-        """Everything `restore` needs."""
+        """Returns everything `restore` needs."""
         return super().state() | {"log_drawn": self._log_drawn}
 
     def restore(self, state: Arrays) -> None:
-        """Goes on from `state`."""
+        """Continues from a `state`."""
         super().restore(state)
         self._log_drawn = np.asarray(state["log_drawn"], float)

@@ -1,35 +1,54 @@
-"""Learners by name and their settings for each task: the paper's where it has them."""
+"""Learners by name, and their presets for each task: the paper's settings where it has them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import log
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from svsl.errors import SvslError
-from svsl.learners.base import Learner, SearchSpace
+from svsl.learners.base import Learner, LearnerConfig, SearchSpace, Training
+from svsl.learners.episodic import EpisodicTraining
 from svsl.learners.hireps import HiREPS, HiREPSConfig
 from svsl.learners.ladips import LaDiPS, LaDiPSConfig
-from svsl.learners.ppo.config import PPOConfig
+from svsl.learners.ppo import PPOConfig, make_ppo
 from svsl.learners.svsl import SVSL
 from svsl.learners.svsl_config import SVSLConfig
+from svsl.model.mixture import Mixture
+from svsl.model.random import LEARNER_STREAM, stream
+from svsl.tasks.base import Task
 
-LearnerConfig = SVSLConfig | HiREPSConfig | LaDiPSConfig | PPOConfig
 
-LEARNERS: dict[str, tuple[type[LearnerConfig], Callable[[Any, SearchSpace, np.random.Generator], Learner]]] = {
-    "svsl": (SVSLConfig, SVSL),
-    "hireps": (HiREPSConfig, HiREPS),
-    "ladips": (LaDiPSConfig, LaDiPS),
+@dataclass(frozen=True)
+class LearnerEntry:
+    """A registered learner.
+
+    Attributes:
+        config: Class of its settings.
+        factory: Of an episodic learner: `(settings, search space, rng)`, and `(base, freeze)` if it extends libraries.
+            Of a step-based learner: `(settings, task, seed, workers)`, which returns its `Training`.
+        product: The result of training: a skill library, or the policy of a step-based learner.
+    """
+
+    config: type[LearnerConfig]
+    factory: Callable[..., Any]
+    product: Literal["library", "policy"] = "library"
+
+
+LEARNERS = {
+    "svsl": LearnerEntry(SVSLConfig, SVSL),
+    "hireps": LearnerEntry(HiREPSConfig, HiREPS),
+    "ladips": LearnerEntry(LaDiPSConfig, LaDiPS),
+    "ppo": LearnerEntry(PPOConfig, make_ppo, "policy"),
 }
-STEP_LEARNERS: dict[str, type[LearnerConfig]] = {"ppo": PPOConfig}  # they act step by step and learn no library
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings of a learner and options of the task that go together."""
+    """Settings of a learner and the task options they belong to."""
 
     settings: LearnerConfig
     task_options: Mapping[str, object] = field(default_factory=dict)
@@ -89,13 +108,13 @@ _REACHER5 = SVSLConfig(
     beta=15.0,
     beta_weight=15.0,
     min_weight=1e-5,
-    # not in the paper; a surrogate on three episodes a feature is far less noisy than on one and a half
+    # not in the paper: a surrogate fitted to 3 episodes per feature is far less noisy than with 1.5
     expert_batch=60,
     buffer=513,
     draw_together=True,
 )
 
-# by task and learner; the first of each that agrees with the task's options is the default
+# by task and learner; the first that agrees with the task options is the default
 PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     ("planar-reacher", "svsl"): {"paper": Preset(_PLANAR_REACHER)},
     ("planar-reacher", "hireps"): {
@@ -107,7 +126,7 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     ("table-tennis", "hireps"): {
         "paper": Preset(HiREPSConfig(components=50, kl=0.3, kappa=0.9, batch=3000, history=1, iterations=1000))
     },
-    # the paper did not run it here: tuned on seed 0, see docs/results.md
+    # not in the paper: tuned on seed 0, see docs/results.md
     ("planar-reacher", "ladips"): {
         "tuned": Preset(LaDiPSConfig(components=60, iterations=2880, kl_expert=0.01, gating_entropy=log(5)))
     },
@@ -121,12 +140,12 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     },
     ("beer-pong", "svsl"): {
         "paper": Preset(_BEER_PONG),
-        # a surrogate on twice the episodes is far less noisy: the throw is found in half the iterations
+        # a surrogate fitted to twice the episodes is far less noisy: half the iterations find the throw
         "efficient": Preset(replace(_BEER_PONG, buffer=512, reject_outside=True)),
     },
     ("table-tennis", "svsl"): {
         "paper": Preset(_TABLE_TENNIS),
-        # plain distances are steep near the target: a component needs more entropy to keep its part of the box wide
+        # plain distances are steep near the target: components need more entropy to stay wide
         "efficient": Preset(
             replace(
                 _TABLE_TENNIS,
@@ -135,8 +154,8 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
                 buffer=1134,
                 reject_outside=True,
                 delete_factor=1.5,
-                fresh=8,
-                seeded_iterations=300,
+                from_scratch=8,
+                warm_start_iterations=300,
             ),
             {"distance": "plain"},
         ),
@@ -151,40 +170,84 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
 }
 
 
-def config_type(learner: str) -> type[LearnerConfig]:
-    """The class of a learner's settings.
+def find_learner(name: str) -> LearnerEntry:
+    """Returns the registered learner called `name`.
 
     Raises:
-        SvslError: If there is no such learner.
+        SvslError: If the learner is unknown.
     """
-    known = {name: kind for name, (kind, _) in LEARNERS.items()} | STEP_LEARNERS
-    if learner not in known:
-        raise SvslError(f"unknown learner {learner!r}; known learners: {', '.join(known)}")
-    return known[learner]
+    if name not in LEARNERS:
+        raise SvslError(f"unknown learner {name!r}; known learners: {', '.join(LEARNERS)}")
+    return LEARNERS[name]
+
+
+def presets_of(task: str, learner: str) -> dict[str, Preset]:
+    """Returns the presets of a learner for a task, the default first.
+
+    Raises:
+        SvslError: If the learner is unknown.
+    """
+    return PRESETS.get((task, learner)) or {"default": Preset(find_learner(learner).config())}
 
 
 def find_preset(
     task: str, learner: str = "svsl", name: str | None = None, task_options: Mapping[str, object] | None = None
 ) -> Preset:
-    """Settings of a learner for a task; general defaults where the task has none of its own.
+    """Returns a preset of a learner for a task; general defaults if the task has none.
 
     Args:
         task: Name of the task.
         learner: Name of the learner.
-        name: Of the preset; without it, the first that agrees with `task_options`, or simply the first.
-        task_options: Options of the task that are already decided.
+        name: Name of the preset; default the first that agrees with `task_options`, or else the first.
+        task_options: Given options of the task.
 
     Raises:
-        SvslError: If there is no such learner or preset.
+        SvslError: If the learner or the preset is unknown.
     """
-    presets = PRESETS.get((task, learner), {"default": Preset(config_type(learner)())})
+    presets = presets_of(task, learner)
     if name is not None and name not in presets:
         raise SvslError(f"unknown preset {name!r}; presets of {learner} for {task}: {', '.join(presets)}")
-    told = task_options or {}
-    fitting = [n for n, p in presets.items() if all(told.get(o, v) == v for o, v in p.task_options.items())]
-    return presets[name or next(iter(fitting or presets))]
+    given = task_options or {}
+    matching = [n for n, p in presets.items() if all(given.get(o, v) == v for o, v in p.task_options.items())]
+    return presets[name or next(iter(matching or presets))]
 
 
 def make_learner(name: str, config: LearnerConfig, space: SearchSpace, rng: np.random.Generator) -> Learner:
-    """Makes the learner called `name`."""
-    return LEARNERS[name][1](config, space, rng)
+    """Creates the episodic learner called `name`."""
+    learner: Learner = find_learner(name).factory(config, space, rng)
+    return learner
+
+
+def make_training(
+    name: str,
+    config: LearnerConfig,
+    task: Task,
+    seed: int,
+    workers: int | None = None,
+    base: Mixture | None = None,
+    freeze: bool = False,
+) -> Training:
+    """Creates the learner called `name` on a task, at its start.
+
+    Args:
+        name: Name of the learner.
+        config: Its settings.
+        task: The task.
+        seed: Seed of all randomness.
+        workers: Simulation threads of a step-based learner (default: all cores, 0: no others).
+        base: Components to start with, of a learner that extends libraries.
+        freeze: Learn only the weights of `base`.
+
+    Raises:
+        SvslError: If the settings do not fit the task, or an extra is not installed.
+    """
+    entry = find_learner(name)
+    if entry.product == "policy":
+        training: Training = entry.factory(config, task, seed, workers)
+        return training
+    space = SearchSpace.of(task)
+    if base is None:
+        return EpisodicTraining(make_learner(name, config, space, stream(seed, LEARNER_STREAM)), task, seed)
+    # not the stream of the run it extends: new components would start where the old ones did
+    rng = stream(seed, LEARNER_STREAM, len(base))
+    return EpisodicTraining(entry.factory(config, space, rng, base, freeze), task, seed)

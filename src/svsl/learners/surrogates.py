@@ -34,7 +34,7 @@ class Quadratic:
 
 
 def feature_count(dim: int) -> int:
-    """Number of monomials of degree at most two in `dim` variables."""
+    """Returns the number of monomials of degree at most two in `dim` variables."""
     return 1 + dim + dim * (dim + 1) // 2
 
 
@@ -47,14 +47,14 @@ def _pairs(dim: int) -> tuple[IntArray, IntArray]:
 def fit_quadratic(
     gaussian: LinearGaussian, x: Array, y: Array, targets: Array, importance: Array | None = None
 ) -> Quadratic:
-    """Ridge regression of the targets on quadratic features, around each component of `gaussian`.
+    """Fits quadratic models of the targets by ridge regression, around each component of `gaussian`.
 
     Args:
-        gaussian: The K distributions whose own coordinates are used for `y`.
+        gaussian: The K distributions whose whitened coordinates are used for `y`.
         x: `(K, n, dx)` inputs; whitened by their sample mean and covariance.
         y: `(K, n, dy)` samples.
         targets: `(K, n)`.
-        importance: `(K, n)`, how much each sample counts, 1 on average; equally if None.
+        importance: `(K, n)`, weights of the samples with a mean of 1; default all 1.
     """
     z = gaussian.whitened(x, y)
     count, dim_y = z.shape[:2]
@@ -81,7 +81,7 @@ def fit_quadratic(
 
 
 def _whitening(x: Array, importance: Array | None) -> tuple[Array, Array, Array]:
-    """Sample means `(K, dx)`, covariances and maps `(K, dx, dx)` that take centred inputs to about unit covariance."""
+    """Returns sample means `(K, dx)`, covariances, and maps `(K, dx, dx)` from centred to whitened inputs."""
     counted = x if importance is None else x * importance[:, :, None]
     mean = counted.sum(axis=1) / x.shape[1]
     if not x.shape[2]:
@@ -90,13 +90,13 @@ def _whitening(x: Array, importance: Array | None) -> tuple[Array, Array, Array]
     counted = centred if importance is None else centred * importance[:, :, None]
     cov = counted.transpose(0, 2, 1) @ centred / x.shape[1]
     variance = np.diagonal(cov, axis1=1, axis2=2)
-    # identical or collinear inputs leave no variance in some direction: whiten that one by a small part of the rest
+    # identical or collinear inputs have no variance in some direction: widen it by a small part of the others
     widen = np.where(variance > (1e-9 * np.abs(x).max(axis=1)) ** 2, 1e-9 * variance, 1.0)
     return mean, cov, np.linalg.inv(np.linalg.cholesky(cov + widen[:, :, None] * np.eye(x.shape[2])))
 
 
 def _ridge(features: Array, targets: Array, importance: Array | None) -> tuple[Array, Array]:
-    """Standardised ridge regression with intercept.
+    """Solves a standardised ridge regression with intercept.
 
     Args:
         features: `(K, p, n)`.

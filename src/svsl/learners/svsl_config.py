@@ -1,31 +1,34 @@
-"""Settings of the SVSL learner."""
+"""Settings of the SVSL learner, and the schedule that follows from them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from svsl.learners.base import SearchSpace, require
+from svsl.learners.base import LearnerConfig, SearchSpace, require, shrunk
 from svsl.learners.surrogates import feature_count
 
 
 @dataclass(frozen=True)
-class SVSLConfig:
+class SVSLConfig(LearnerConfig):
     """Settings of the SVSL learner."""
+
+    old_names: ClassVar = {"fresh": "from_scratch", "seeded_iterations": "warm_start_iterations"}
 
     components: int = 20
     """Components to add, one after the other (the paper's N)."""
     iterations: int = 350
-    """Iterations each new component is trained for (K)."""
+    """Training iterations of each new component (K)."""
     finetune_every: int = 50
-    """Every so many iterations all components are updated, not only the newest (H)."""
+    """Iterations between two updates of all components instead of only the newest (H)."""
     alpha: float = 1e-3
-    """Entropy bonus of the experts: higher gives more different, less precise skills."""
+    """Entropy bonus of the experts: higher gives more varied, less precise skills."""
     beta: float = 1.0
     """Entropy bonus of the context distributions: higher spreads each component over more contexts."""
     beta_weight: float = 1.0
     """Entropy bonus of the component weights: higher keeps more components at the end (beta_w)."""
     auxiliary: bool = True
-    """Augment the rewards by the log responsibilities and the log gating; off is the paper's ablation."""
+    """Add the log responsibilities and the log gating to the rewards; off is the paper's ablation."""
     kl_expert: float = 0.01
     """KL bound of an expert's step."""
     kl_context: float = 0.01
@@ -41,26 +44,26 @@ class SVSLConfig:
     expert_batch: int | None = None
     """New episodes per expert step; default 0.6 times the buffer."""
     buffer: int | None = None
-    """Newest episodes of a component that its updates use; default 1.5 times the features of the expert's model."""
+    """Newest episodes per component used by its updates; default 1.5 times the features of the expert's model."""
     draw_together: bool = False
-    """Run the episodes of an iteration's context step and expert step as one batch: fills more cores."""
+    """Run the episodes of an iteration's context step and expert step as one batch, which uses more cores."""
     reject_outside: bool = False
-    """Fit experts to contexts inside the box only; the others are still asked for, and shape the context steps."""
+    """Fit experts only to contexts inside the box; episodes outside are still run and used by the context steps."""
     delete_factor: float | None = None
-    """Delete a trained component whose mean return is that much worse than the others': of -2 by a factor of 5 is -10,
-    of 2 by a factor of 1.5 is 1 (what is missing is 0.5 times the size of the others' mean)."""
-    fresh: int | None = None
-    """Components that start at random with the task's initial search; default all. The others start at a good stored
-    episode beside contexts that are covered little: they learn far faster, but do much the same as their neighbours."""
-    seeded_iterations: int | None = None
-    """Iterations of a component that starts at a stored episode; default as many as of the others."""
+    """Delete a trained component whose mean return falls short of the others' mean m by more than (factor - 1) |m|:
+    with m = -2 and a factor of 5 below -10, with m = 2 and a factor of 1.5 below 1. Default: delete none."""
+    from_scratch: int | None = None
+    """Components that start at random with the task's initial search; default all. The others start from a good stored
+    episode near sparsely covered contexts: they learn much faster, but resemble their neighbours."""
+    warm_start_iterations: int | None = None
+    """Training iterations of a component that starts from a stored episode; default the same as of the others."""
     context_start_std: tuple[float, ...] | None = None
-    """Spread of new components' context means around the middle of the box; default 0.6 of its width."""
+    """Standard deviation of new components' context means around the middle of the box; default 0.6 of its width."""
     context_std: tuple[float, ...] | None = None
     """Standard deviation of a new component's context distribution; default half the box's width."""
     context_scale: tuple[float, ...] | None = None
-    """Unit of length of the context: the value baseline smooths over 0.5 units, context deviations stay within 5e-5
-    to 3 units. Default a quarter of the box's width."""
+    """Unit of length of each context dimension: the value baseline smooths over 0.5 units, and the standard deviations
+    of context distributions stay within 5e-5 to 3 units. Default a quarter of the box's width."""
 
     def __post_init__(self) -> None:
         for name in ("components", "iterations", "finetune_every"):
@@ -70,16 +73,37 @@ class SVSLConfig:
         for name in ("alpha", "beta", "beta_weight", "weight_iterations"):
             require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
         require(0 <= self.min_weight < 1, "min_weight", "at least 0 and below 1", self.min_weight)
-        require(self.fresh is None or self.fresh >= 0, "fresh", "at least 0", self.fresh)
-        for name in ("context_batch", "expert_batch", "buffer", "seeded_iterations"):
-            value = getattr(self, name)
-            require(value is None or value >= 1, name, "at least 1", value)
-        require(
-            self.delete_factor is None or self.delete_factor >= 1, "delete_factor", "at least 1", self.delete_factor
-        )
+        least_values = {"from_scratch": 0}
+        for name in (
+            "context_batch", "expert_batch", "buffer", "delete_factor", "from_scratch", "warm_start_iterations"
+        ):  # fmt: skip
+            value, least = getattr(self, name), least_values.get(name, 1)
+            require(value is None or value >= least, name, f"at least {least}", value)
+
+    @property
+    def learns_weights(self) -> bool:
+        """Whether the weights are learned at the end."""
+        return self.weight_iterations > 0
+
+    def planned_episodes(self, space: SearchSpace) -> int:
+        """Returns the episodes a run asks for; fewer if it deletes components, more if it rejects contexts."""
+        return Schedule(self.resolved(space)).total
+
+    def scaled(self, scale: float, power: float) -> SVSLConfig:
+        """Returns the settings of a smaller run."""
+        components, iterations = shrunk(self.components, scale, 2), shrunk(self.iterations, scale, 5, power)
+        return replace(self, components=components, iterations=iterations)
+
+    def with_budget(self, episodes: float) -> SVSLConfig:
+        """Returns the settings unchanged: the number of components sets the budget, which other learners match."""
+        return self
 
     def resolved(self, space: SearchSpace) -> SVSLConfig:
-        """This configuration with every default that depends on the task filled in."""
+        """Returns the settings with every default that depends on the task filled in.
+
+        Raises:
+            SvslError: If a setting does not fit the task.
+        """
         width = space.context_high - space.context_low
         dim_context, dim = len(width), len(width) + len(space.initial_mean)
         features = feature_count(dim)
@@ -88,10 +112,10 @@ class SVSLConfig:
 
         def vector(name: str, share: float) -> tuple[float, ...]:
             value = getattr(self, name)
-            # a task may leave out its last context dimensions: what a preset says of them is then idle
+            # a task may leave out its last context dimensions: a preset's values for them are then ignored
             value = tuple(float(v) for v in (share * width if value is None else value[:dim_context]))
             good = len(value) == dim_context and min(value) > 0
-            require(good, name, f"{dim_context} numbers above 0, one a context dimension", value)
+            require(good, name, f"{dim_context} numbers above 0, one per context dimension", value)
             return value
 
         return replace(
@@ -103,3 +127,58 @@ class SVSLConfig:
             context_std=vector("context_std", 0.5),
             context_scale=vector("context_scale", 0.25),
         )
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How each component starts, how long it is trained, and how many episodes that takes.
+
+    Attributes:
+        config: The resolved settings.
+        base: Components the learner starts with.
+        frozen: Components of the base that are never updated.
+    """
+
+    config: SVSLConfig
+    base: int = 0
+    frozen: int = 0
+
+    @property
+    def batch_sizes(self) -> dict[str, int]:
+        """New episodes per component in each stage of training."""
+        config = self.config
+        assert config.buffer is not None
+        assert config.context_batch is not None
+        assert config.expert_batch is not None
+        return {
+            "fill": config.buffer,
+            "context": config.context_batch,
+            "expert": config.expert_batch,
+            "weights": config.buffer if config.weight_iterations else 0,
+        }
+
+    def warm_starts(self, component: int) -> bool:
+        """Returns whether a component, numbered from 1, starts from a stored episode."""
+        from_scratch = self.config.from_scratch
+        return from_scratch is not None and component > max(from_scratch, 0 if self.base else 1)
+
+    def iterations(self, component: int) -> int:
+        """Returns the training iterations of a component, numbered from 1."""
+        warm_start_iterations = self.config.warm_start_iterations if self.warm_starts(component) else None
+        return warm_start_iterations or self.config.iterations
+
+    def episodes_until(self, component: int, iteration: int) -> int:
+        """Returns the episodes asked for (without rejections) until this iteration of this component is done."""
+        sizes, updated = self.batch_sizes, self.base - self.frozen
+        total = self.base * sizes["fill"]
+        for number in range(1, component + 1):
+            iterations = self.iterations(number) if number < component else iteration
+            others = iterations // self.config.finetune_every * (number - 1 + updated)
+            total += sizes["fill"] + (iterations + others) * (sizes["context"] + sizes["expert"])
+        return total
+
+    @property
+    def total(self) -> int:
+        """Episodes of the whole run, including those for the weights."""
+        last = self.config.components
+        return self.episodes_until(last, self.iterations(last)) + (self.base + last) * self.batch_sizes["weights"]

@@ -20,7 +20,7 @@ _MAX_TRIALS = 100
 
 @dataclass(frozen=True)
 class StepInfo:
-    """What a step did, per component `(K,)`.
+    """Diagnostics of a step, per component `(K,)`.
 
     Attributes:
         kl: Divergence from the old distribution.
@@ -40,7 +40,7 @@ def gaussian_step(
 
     With the eigenvalues `lam` of the curvature, `a` the mean squared gradient along each eigenvector and the
     multiplier `eta`, the variances along the eigenvectors become `(eta + entropy_coef) / (eta + lam)` and the mean
-    moves by the gradient divided by `eta + lam`. A component whose model is not finite is left as it was.
+    moves by the gradient divided by `eta + lam`. A component whose model is not finite is left unchanged.
     """
     curvature, slope = model.curvature, model.slope
     ok = np.isfinite(curvature.sum((1, 2)) + slope.sum((1, 2)))
@@ -49,11 +49,11 @@ def gaussian_step(
         slope = np.where(ok[:, None, None], slope, 0.0)
     lam, basis = np.linalg.eigh(curvature)
     gradient = basis.transpose(0, 2, 1) @ slope
-    push = np.maximum(np.einsum("kil,kil->ki", gradient, gradient @ model.moment), 0.0)
+    gradient_term = np.maximum(np.einsum("kil,kil->ki", gradient, gradient @ model.moment), 0.0)
 
-    # plain numbers: for a handful of eigenvalues they are faster than arrays
-    problems = zip(lam.tolist(), push.tolist(), strict=True)
-    solved = [_gaussian_multiplier(values, pushes, entropy_coef, kl_bound) for values, pushes in problems]
+    # plain numbers are faster than arrays for a few eigenvalues
+    problems = zip(lam.tolist(), gradient_term.tolist(), strict=True)
+    solved = [_gaussian_multiplier(values, terms, entropy_coef, kl_bound) for values, terms in problems]
     eta, kl = np.array(solved).T
     stiffness = eta[:, None] + lam
     spread = (eta[:, None] + entropy_coef) / stiffness
@@ -74,7 +74,7 @@ def gaussian_step(
 
 
 def _triangular(factors: Array) -> Array:
-    """Cholesky factors of `F F^T` for a stack of square `F`, without squaring their condition."""
+    """Returns the Cholesky factors of `F F^T` for a stack of square `F`, without squaring their condition number."""
     lower = np.empty_like(factors)
     for component, factor in enumerate(factors):  # NumPy's QR of a stack is no faster and slow for a single one
         upper = dgeqrf(factor.T)[0]
@@ -114,20 +114,22 @@ def categorical_step(log_weights: Array, rewards: Array, entropy_coef: float, kl
     return result
 
 
-def _gaussian_multiplier(lam: list[float], push: list[float], entropy_coef: float, bound: float) -> tuple[float, float]:
-    """The multiplier of one Gaussian step and its divergence, from ascending eigenvalues and squared gradients."""
-    pairs = list(zip(lam, push, strict=True))
+def _gaussian_multiplier(
+    lam: list[float], squared_gradient: list[float], entropy_coef: float, bound: float
+) -> tuple[float, float]:
+    """Returns the multiplier of one Gaussian step and its divergence; the eigenvalues `lam` ascend."""
+    pairs = list(zip(lam, squared_gradient, strict=True))
 
     def divergence(eta: float) -> tuple[float, float]:
         kl = slope = 0.0
         try:
-            for value, pushed in pairs:
+            for value, squared in pairs:
                 softness = 1 / (eta + value)
                 change = (value - entropy_coef) * softness  # 1 - s, exact also where s is close to 1
-                shift = pushed * softness * softness
+                shift = squared * softness * softness
                 kl += shift - change - log1p(-change)
                 slope -= 0.5 * change * change / (eta + entropy_coef) + shift * softness
-        except (ValueError, ZeroDivisionError):  # a variance that rounds to nothing, or to infinity
+        except (ValueError, ZeroDivisionError):  # a variance that rounds to zero or to infinity
             return math.inf, math.nan
         return 0.5 * kl, slope
 
@@ -139,17 +141,17 @@ def _gaussian_multiplier(lam: list[float], push: list[float], entropy_coef: floa
 def _smallest_multiplier(
     divergence: Callable[[float], tuple[float, float]], floor: float, bound: float, guess: float, free: bool
 ) -> tuple[float, float]:
-    """Finds the smallest `eta > floor` with `KL(eta) <= bound`, or 0 if that will do.
+    """Finds the smallest `eta > floor` with `KL(eta) <= bound`, or 0 if the bound holds there.
 
     `KL` falls monotonically and behaves like `1 / (eta - pole)^2`, so Newton's method on `KL^(-1/2)`, kept inside a
-    bracket, needs a handful of trials.
+    bracket, needs only a few trials.
 
     Args:
         divergence: `eta -> (KL, dKL/deta)`.
         floor: Where `KL` has its pole, or 0.
         bound: The bound on `KL`.
         guess: A first trial.
-        free: Whether `KL` is finite at 0, so that the bound may hold there already.
+        free: Whether `KL` is finite at 0, so that the bound may hold there.
 
     Returns:
         The multiplier and its divergence; a divergence above the bound (or NaN) if none was found.
@@ -172,7 +174,7 @@ def _smallest_multiplier(
         newton = eta + 2 * kl / slope * (1 - math.sqrt(kl / target)) if slope < 0 else math.nan
         middle = 0.5 * (low + high) if high < math.inf else 2 * eta + 1e-12
         eta = newton if low < newton < high else middle
-    else:  # rounding keeps it off the target: take what is known to be inside
+    else:  # rounding keeps it off the target: take a multiplier known to be inside
         eta = min(high, 1e12)
         kl, _ = divergence(eta)
     return eta, kl

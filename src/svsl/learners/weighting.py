@@ -1,4 +1,4 @@
-"""What a component is worth when the weights are learned: its objective minus the value of the contexts it covers."""
+"""Rewards of the weight update: the objective of each component minus the value of the contexts it covers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from svsl.model.gaussians import Array, IntArray
 from svsl.model.mixture import Mixture
 
 _KERNEL_DENOMINATOR = 0.5  # exp(-|dc|^2 / 0.5), in units of the context scale
-_KERNEL_ENTRIES = 2**24  # limit of the kernel matrix: 128 MiB
+_KERNEL_ENTRIES = 2**24  # size limit of the kernel matrix: 128 MiB
 
 
 class WeightRewards:
@@ -18,7 +18,7 @@ class WeightRewards:
     `R + alpha log pi(o|c,theta) + alpha H[pi(theta|c,o)] + (beta - alpha) log pi(o|c) - V(c)`, plus
     `beta H[pi(c|o)]`. `V(c)` is the Nadaraya-Watson estimate of the return over all episodes, each weighted by
     `pi(o|c) / pi^(o|c)` with `pi^` the gating the episodes were drawn under: a component that is alone where returns
-    are naturally low is not punished for it.
+    are naturally low is not penalised for it.
 
     Args:
         mixture: The model the episodes were drawn from.
@@ -28,7 +28,7 @@ class WeightRewards:
         returns: `(n,)`.
         alpha: Entropy bonus of the experts.
         beta: Entropy bonus of the context distributions.
-        auxiliary: Whether the log terms count.
+        auxiliary: Whether to include the log terms.
         context_scale: `(dc,)`, the unit of length of the value baseline's kernel.
     """
 
@@ -55,7 +55,7 @@ class WeightRewards:
         self._responsibility = _OwnShare(log_both, owners)
         self._drawn_log_gating = self._gating(mixture.log_weights)
         scaled = (contexts - contexts.mean(axis=0)) / context_scale  # centred, so that distances stay exact
-        # the value is smooth: where all pairs would not fit in memory, it is evaluated at every so manieth episode
+        # the value is smooth: where all pairs would not fit in memory, it is evaluated at every n-th episode
         stride = -(-(len(contexts) ** 2) // _KERNEL_ENTRIES)
         stride = max(1, min(stride, int(self.counts.min())))  # at least one point of every component
         self._points = slice(None, None, stride)
@@ -63,7 +63,7 @@ class WeightRewards:
         self._point_counts = np.bincount(owners[self._points], minlength=len(mixture))
 
     def __call__(self, log_weights: Array) -> Array:
-        """Rewards `(K,)` under the weights `exp(log_weights)`."""
+        """Returns the rewards `(K,)` under the weights `exp(log_weights)`."""
         log_weights = np.maximum(log_weights, -700.0)
         log_gating = self._gating(log_weights)
         targets = self.returns.copy()

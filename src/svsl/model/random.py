@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LOW = 2**64 - 1
+# independent randomness under one seed: the first number of a stream's path
+LEARNER_STREAM, TASK_STREAM, TEST_STREAM, EVAL_STREAM, PLOT_STREAM, PRUNE_STREAM = range(6)
 
 
 def stream(seed: int, *path: int) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""What a run computes: task, learner, settings and seed, as one value that is written to the run folder."""
+"""The configuration of a run: task, learner, settings and seed, as one value that is written to the run folder."""
 
 from __future__ import annotations
 
@@ -6,37 +6,38 @@ import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from svsl.errors import SvslError
-from svsl.learners.base import Learner, SearchSpace
-from svsl.learners.registry import STEP_LEARNERS, LearnerConfig, config_type, find_preset, make_learner
-from svsl.learners.svsl import SVSL
-from svsl.learners.svsl_config import SVSLConfig
-from svsl.model.gaussians import Array
+from svsl.learners.base import LearnerConfig, SearchSpace, Training
+from svsl.learners.registry import find_learner, find_preset, make_training
 from svsl.model.library import SkillLibrary
-from svsl.model.random import stream
+
+# re-exported for the rooms above
+from svsl.model.random import EVAL_STREAM as EVAL_STREAM
+from svsl.model.random import PLOT_STREAM as PLOT_STREAM
+from svsl.model.random import PRUNE_STREAM as PRUNE_STREAM
 from svsl.model.version import __version__
 from svsl.tasks.base import Task
 from svsl.tasks.check import check_attributes
-from svsl.tasks.registry import default_options, make_task
+from svsl.tasks.registry import REGISTRY, default_options, make_task
 
 FORMAT = 1
-# independent randomness under one seed
-LEARNER_STREAM, TASK_STREAM, TEST_STREAM, EVAL_STREAM, PLOT_STREAM, PRUNE_STREAM = range(6)
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All that decides what a run computes.
+    """Everything that decides what a run computes.
 
-    `extends` says where the library came from to which the run adds components (the run folder holds a copy of it), and
-    `freeze` that only the weights of those it had are learned.
+    Attributes:
+        task: Name of the task.
+        task_options: Options of the task, as JSON values with tuples for lists.
+        learner: Name of the learner.
+        settings: Settings of the learner.
+        seed: Seed of all randomness.
+        test_contexts: New contexts per test.
+        extends: Source of the library to which the run adds components; the run folder holds a copy of that library.
+        freeze: Learn only the weights of the components of that library.
     """
 
     task: str
@@ -48,142 +49,186 @@ class RunConfig:
     extends: str | None = None
     freeze: bool = False
 
-    def make_task(self, workers: int | None = None) -> Task:
-        """The run's task, on so many threads if it simulates on several (all cores unless told)."""
-        task = make_task(self.task, **self.task_options)
-        if workers is not None and hasattr(task, "workers"):
-            task.workers = workers
-        return task
-
-    def make_learner(self, task: Task, base: SkillLibrary | None = None) -> Learner:
-        """The run's learner, at its start: for a run that extends a library, `base` is that library.
-
-        Raises:
-            SvslError: If the settings or the base do not fit the task.
-        """
-        space = SearchSpace(
-            *(vector(getattr(task, name)) for name in ("context_low", "context_high", "initial_mean", "initial_cov"))
-        )
-        assert (base is None) == (self.extends is None)
-        if base is None:
-            return make_learner(self.learner, self.settings, space, stream(self.seed, LEARNER_STREAM))
-        assert isinstance(self.settings, SVSLConfig)
-        require_fit(base, task, self.task)
-        # not the stream of the run it extends: its components would start in the same places again
-        rng = stream(self.seed, LEARNER_STREAM, len(base))
-        return SVSL(self.settings, space, rng, base.mixture, self.freeze)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "task_options", json_options(self.task_options))
 
     @property
     def step_based(self) -> bool:
         """Whether the learner acts step by step and learns a policy instead of a skill library."""
-        return self.learner in STEP_LEARNERS
+        return self.product == "policy"
 
-    def check(self, task: Task | None = None) -> None:
-        """Refuses what cannot be trained, on the run's task unless another object is given.
+    @property
+    def product(self) -> str:
+        """The result of training: `library` or `policy`."""
+        return find_learner(self.learner).product
+
+    def make_task(self, workers: int | None = None) -> Task:
+        """Creates the run's task.
+
+        Args:
+            workers: Threads or processes of a simulated task (default: all cores, 0: none besides this process).
+        """
+        task = make_task(self.task, **self.task_options)
+        use_workers(task, workers)
+        return task
+
+    def make_training(self, task: Task, base: SkillLibrary | None = None, workers: int | None = None) -> Training:
+        """Creates the run's learner on its task, at the start.
+
+        Args:
+            task: The task.
+            base: The library to which the run adds components, if it extends one.
+            workers: Simulation threads of a step-based learner (default: all cores, 0: none besides this one).
 
         Raises:
-            SvslError: If task, learner and settings do not go together, or an extra is not installed.
+            SvslError: If the settings or the base do not fit the task, or an extra is not installed.
+        """
+        assert (base is None) == (self.extends is None)
+        if base is not None:
+            require_fit(base, task, self.task)
+        mixture = None if base is None else base.mixture
+        return make_training(self.learner, self.settings, task, self.seed, workers, mixture, self.freeze)
+
+    def check(self, task: Task | None = None, base: SkillLibrary | None = None) -> None:
+        """Rejects a configuration that cannot be trained.
+
+        Args:
+            task: The task; default a new one.
+            base: The library to which the run adds components, if it extends one.
+
+        Raises:
+            SvslError: If task, learner and settings do not fit together, or an extra is not installed.
         """
         task = task or self.make_task()
-        wrong = [finding.text for finding in check_attributes(task) if finding.verdict == "error"]
-        if wrong:
-            raise SvslError(f"task {self.task!r}: {wrong[0]}")
-        if self.step_based:
-            import_ppo().step_form(task, 1)
-        else:
-            self.make_learner(task)
+        errors = [finding.text for finding in check_attributes(task) if finding.verdict == "error"]
+        if errors:
+            raise SvslError(f"task {self.task!r}: {errors[0]}")
+        self.make_training(task, base)
+
+    def planned_episodes(self, task: Task | None = None) -> int:
+        """Returns the episodes the run asks for; a learner may need fewer if it deletes components."""
+        return self.settings.planned_episodes(SearchSpace.of(task or self.make_task()))
+
+    def differences(self, expected: RunConfig) -> list[str]:
+        """Returns what differs from the expected configuration, one item per value; empty if nothing does."""
+        ours, theirs = _flat(self), _flat(expected)
+        if self.learner != expected.learner:  # settings of two learners cannot be compared
+            ours, theirs = ({n: v for n, v in flat.items() if n[:9] != "settings."} for flat in (ours, theirs))
+        names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
+        return [f"{name} {ours.get(name)} instead of {theirs.get(name)}" for name in names]
 
     def to_json(self) -> str:
-        """The configuration as JSON text."""
+        """Returns the configuration as JSON text."""
         return json.dumps({"format": FORMAT, "svsl": __version__, **asdict(self)}, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> RunConfig:
-        """Reads what `to_json` wrote."""
+        """Reads the output of `to_json`, also of older versions."""
         data = json.loads(text)
-        settings = config_type(data["learner"])
-        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data["settings"].items()}
-        unknown = set(values) - {f.name for f in fields(settings)}
+        kind = find_learner(data["learner"]).config
+        settings = _new_names(kind, _tuples(data["settings"]))
+        unknown = set(settings) - {f.name for f in fields(kind)}
         if data["format"] != FORMAT or unknown:
             raise SvslError(f"written by svsl {data['svsl']}, which this svsl {__version__} cannot continue")
         own: dict[str, Any] = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        return cls(**own | {"settings": settings(**values)})
+        return cls(**own | {"settings": kind(**settings)})
 
 
-def preset_config(
-    task: str,
-    learner: str,
-    preset: str | None,
-    task_options: Mapping[str, object],
-    settings: Mapping[str, Any],
+def make_config(
+    task: str | Task,
+    learner: str = "svsl",
+    preset: str | None = None,
+    task_options: Mapping[str, object] | None = None,
+    settings: Mapping[str, object] | None = None,
     seed: int = 0,
-    complete: bool = True,
+    test_contexts: int = 500,
 ) -> RunConfig:
-    """A preset with some options and settings changed.
+    """Builds a configuration: a preset with some options and settings changed.
 
     Args:
-        task: Its name.
-        learner: The method's name.
-        preset: Its name; default the task's first.
+        task: Name of the task, or a task object, which already has its options.
+        learner: Name of the learner.
+        preset: Name of the preset; default the task's first that agrees with the options.
         task_options: Changed options of the task.
         settings: Changed settings of the learner.
-        seed: The run's.
-        complete: Write down all options of the task, not only those that are told.
+        seed: Seed of all randomness.
+        test_contexts: New contexts per test.
 
     Raises:
-        SvslError: If the task, the learner, the preset or a setting is not there.
+        SvslError: If the task, the learner, the preset or a setting does not exist.
     """
-    found = find_preset(task, learner, preset, task_options)
-    known = {f.name for f in fields(found.settings)}
-    for name in settings:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"its settings: {', '.join(sorted(known))}"
-            raise SvslError(f"{learner} has no setting {name!r}; {hint}")
+    name, given_options = task if isinstance(task, str) else name_of(task), task_options or {}
+    if not isinstance(task, str) and given_options:
+        raise SvslError("task_options: a task object already has its options; leave them out")
+    chosen = find_preset(name, learner, preset, given_options)
+    changed = _new_names(type(chosen.settings), _tuples(dict(settings or {})))
+    known = [f.name for f in fields(chosen.settings)]
+    for unknown in [setting for setting in changed if setting not in known]:
+        close_matches = difflib.get_close_matches(unknown, known, n=1)
+        hint = f"did you mean {close_matches[0]}?" if close_matches else f"its settings: {', '.join(sorted(known))}"
+        raise SvslError(f"{learner} has no setting {unknown!r}; {hint}")
     options: dict[str, object] = {}
-    if complete:
-        options = {**default_options(task), **found.task_options, **task_options}
-    values: Any = {name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()}
-    return RunConfig(task, options, learner, replace(found.settings, **values), seed)
+    if isinstance(task, str):
+        options = {**default_options(name), **chosen.task_options, **given_options}
+    return RunConfig(name, options, learner, replace(chosen.settings, **changed), seed, test_contexts)
+
+
+def name_of(task: Task) -> str:
+    """Returns the name of a task object: where its class is, from which commands can create it without options."""
+    place = f"{type(task).__module__}:{type(task).__qualname__}"
+    return next((name for name, path in REGISTRY.items() if path == place), place)
+
+
+def use_workers(task: Task, workers: int | None) -> None:
+    """Sets the threads or processes of a task that has several (0: none besides this process; None: no change)."""
+    if workers is not None and hasattr(task, "workers"):
+        task.workers = workers
 
 
 def require_fit(library: SkillLibrary, task: Task, name: str) -> None:
-    """Refuses a library that is of another task than the one called `name`.
+    """Rejects a library that does not belong to the task called `name`.
 
     Raises:
-        SvslError: If it has not as many context dimensions and parameters.
+        SvslError: If the number of context dimensions or parameters differs.
     """
-    got, wanted = (library.context_dim, library.parameter_dim), (len(task.context_low), len(task.initial_mean))
-    if got != wanted:
+    got, expected = (library.context_dim, library.parameter_dim), (len(task.context_low), len(task.initial_mean))
+    if got != expected:
         raise SvslError(
             f"a library of {got[0]} context dimensions and {got[1]} parameters, but the task {name!r} with its options "
-            f"has {wanted[0]} and {wanted[1]} now; take the task it was trained on, or train again"
+            f"has {expected[0]} and {expected[1]} now; use the task it was trained on, or train again"
         )
 
 
-def changes(old: Mapping[str, Any], new: Mapping[str, Any], above: str = "") -> list[str]:
-    """In what two configurations differ, as far as the old one tells; not in the svsl that wrote them."""
-    changed: list[str] = []
-    for name in sorted(set(old) & set(new) - {"svsl"}):
-        if isinstance(old[name], Mapping) and isinstance(new[name], Mapping):
-            changed += changes(old[name], new[name], f"{name}.")
-        elif old[name] != new[name]:
-            changed.append(f"{above}{name} from {old[name]} to {new[name]}")
-    return changed
-
-
-def import_ppo() -> ModuleType:
-    """The module `svsl.learners.ppo.trainer`, the only one that needs PyTorch.
+def json_options(options: Mapping[str, object]) -> dict[str, Any]:
+    """Returns task options as they come back from JSON, with tuples for lists: a run must recognise its own file.
 
     Raises:
-        SvslError: If the extra is not installed.
+        SvslError: If JSON cannot hold an option.
     """
-    try:
-        return import_module("svsl.learners.ppo.trainer")
-    except ModuleNotFoundError as error:
-        raise SvslError(f"PPO needs {error.name}: pip install 'svsl[ppo]'") from None
+    plain = {}
+    for name, value in options.items():
+        try:
+            plain[name] = _tuples(json.loads(json.dumps(value)))
+        except TypeError:
+            raise SvslError(f"task option {name}: expected a JSON value, got a {type(value).__name__}") from None
+    return plain
 
 
-def vector(values: ArrayLike) -> Array:
-    """A copy of the values as floats."""
-    return np.array(values, dtype=np.float64)
+def _tuples(value: Any) -> Any:
+    """Replaces lists by tuples, also inside dictionaries and lists."""
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def _new_names(kind: type[LearnerConfig], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings under their current names."""
+    return {kind.old_names.get(name, name): value for name, value in settings.items()}
+
+
+def _flat(config: RunConfig) -> dict[str, object]:
+    """Returns every value of a configuration, nested ones as `settings.alpha`."""
+    flat: dict[str, object] = {}
+    for name, value in asdict(config).items():
+        flat |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+    return flat

@@ -7,14 +7,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from svsl.errors import SvslError
 from svsl.evaluation.metrics import METRICS, diagnostics, run_trial
 from svsl.evaluation.result import Evaluation
 from svsl.model.files import write_bytes
-from svsl.model.random import stream
+from svsl.model.random import EVAL_STREAM, stream
 from svsl.model.version import __version__
-from svsl.runs.config import EVAL_STREAM, import_ppo
 from svsl.runs.folder import Run
 from svsl.runs.sources import Source
 from svsl.runs.training import numeric_settings
@@ -63,7 +63,25 @@ def evaluate_run(run: Run, contexts: int = 2000, workers: int | None = None, tas
 
 
 def _evaluate_policy(run: Run, contexts: int, workers: int | None) -> Evaluation:
-    return Evaluation.from_json(import_ppo().evaluation(run, contexts, workers))
+    config, rows = run.config, run.read_metrics()
+    training: Any = run.make_training(config.make_task(workers), workers)
+    if run.finished:
+        policy, episodes = training.load_policy(run.product_path)
+    elif run.restore(training) is None:
+        raise SvslError(f"{run.folder} has no trained policy yet; svsl resume {run.folder} continues it")
+    else:
+        policy, episodes = training.policy, training.episodes
+    return Evaluation(
+        task=config.task,
+        learner=config.learner,
+        seed=config.seed,
+        finished=run.finished,
+        components=None,
+        episodes=episodes,
+        episodes_simulated=episodes,
+        wall_s=rows[-1]["wall_s"] if rows else None,
+        metrics=training.evaluate(policy, contexts),
+    )
 
 
 def stored_evaluation(

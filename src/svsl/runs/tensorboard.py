@@ -1,4 +1,4 @@
-"""The metrics as TensorBoard events, if the user has TensorBoard installed."""
+"""The metrics as TensorBoard events, if TensorBoard is installed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from svsl.runs.folder import MetricsRow
 
 
 class TensorBoardWriter:
-    """Writes each row's values as scalars over episodes; without TensorBoard it does nothing.
+    """Writes the values of each row as scalars over episodes; does nothing without TensorBoard.
 
     Args:
-        folder: Where the events go; what is there is replaced.
-        rows: Rows written before (after a resume).
+        folder: Folder of the events; existing ones are replaced.
+        rows: Rows written before a resume.
     """
 
     def __init__(self, folder: Path, rows: Iterable[MetricsRow] = ()) -> None:

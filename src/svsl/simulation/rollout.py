@@ -23,7 +23,7 @@ class Simulator:
         self.model, self.control_spec = model, control_spec
         self.state_size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
         self.control_size = mujoco.mj_stateSize(model, control_spec)
-        self._workers = available_cores() if workers is None else max(1, workers)
+        self._workers = _threads(workers)
         self._pool: Rollout | None = None
 
     @property
@@ -32,9 +32,10 @@ class Simulator:
         return self._workers
 
     @workers.setter
-    def workers(self, count: int) -> None:
-        if (count := max(1, count)) != self._workers:
-            self._workers, self._pool = count, None
+    def workers(self, count: int | None) -> None:
+        threads = _threads(count)
+        if threads != self._workers:
+            self._workers, self._pool = threads, None
 
     def run(self, states: Array, controls: Array) -> tuple[Array, Array]:
         """Simulates every row.
@@ -74,6 +75,10 @@ class Simulator:
         info = self.model.sensor(name)
         values = sensors[..., info.adr[0] : info.adr[0] + info.dim[0]]
         return values[..., 0] if info.dim[0] == 1 else values
+
+
+def _threads(workers: int | None) -> int:
+    return available_cores() if workers is None else max(1, workers)
 
 
 def diverged(states: Array, time_s: Array, dt_s: float) -> BoolArray:

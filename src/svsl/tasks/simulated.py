@@ -40,12 +40,12 @@ class SimulatedTask(ABC):
 
     @property
     def workers(self) -> int:
-        """Threads of the simulation."""
+        """Threads of the simulation; None sets all cores, 0 the calling thread only."""
         return self.simulator.workers
 
     @workers.setter
-    def workers(self, count: int) -> None:
-        self.simulator.workers = max(1, count)  # 0 means "none besides this one", as for tasks that run in processes
+    def workers(self, count: int | None) -> None:
+        self.simulator.workers = count
 
     def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
         """Runs one episode per row; deterministic."""

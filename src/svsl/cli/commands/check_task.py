@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, make_dataclass
 
 from svsl.cli.parsing import parse, split_first
 from svsl.cli.task_flags import task_option_flags
-from svsl.runs.config import preset_config
+from svsl.runs.config import make_config
 from svsl.tasks.registry import make_task
 
 
@@ -24,7 +24,7 @@ def main(args: list[str]) -> int:
         "module:factory",
         lambda: Options,
     )
-    kind, defaults = task_option_flags(name), preset_config(name, "svsl", None, {}, {}).task_options
+    kind, defaults = task_option_flags(name), make_config(name, "svsl", None, {}, {}).task_options
     group = [("task", kind, field(default_factory=lambda: defaults))]
     options = parse(
         make_dataclass("Flags", group, namespace={"__doc__": Options.__doc__}), flags, f"svsl check-task {name}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from svsl.cli.parsing import Switch, first_line, parse, require_at_least, split_first
-from svsl.cli.task_flags import old_names, training_flags
+from svsl.cli.task_flags import training_flags
 from svsl.cli.training import TrainingOptions, train_run
 from svsl.errors import SvslError
 from svsl.learners.registry import find_preset
@@ -58,7 +58,7 @@ def main(args: list[str]) -> int:
     description = f"Adds components to the library of {source}, on {old.task} as it was or changed."
     own_settings = replace(settings, components=_COMPONENTS)
     kind = training_flags(Options(), own_settings, old.task, old.task_options, description)
-    options = parse(kind, flags, f"svsl extend {source}", old_names(settings))
+    options = parse(kind, flags, f"svsl extend {source}", settings.old_names)
     run: Options = options.run
     config = replace(
         old,
@@ -71,7 +71,7 @@ def main(args: list[str]) -> int:
         freeze=run.freeze,
     )
     task = config.make_task(run.workers)
-    config.make_learner(task, base)  # rejects an invalid configuration before the folder is created
+    config.check(task, base)  # rejects an invalid configuration before the folder is created
     folder = run.out or _default_folder(source, old_run)
     if old_run is not None and folder.resolve() == old_run.folder.resolve():
         raise SvslError(f"{folder} holds the library to extend; choose another --out")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from svsl.cli.parsing import Switch, parse, parse_known, require_at_least, split_first
-from svsl.cli.task_flags import old_names, task_option_flags, training_flags
+from svsl.cli.task_flags import task_option_flags, training_flags
 from svsl.cli.training import TrainingOptions, train_run
 from svsl.learners.registry import LEARNERS, PRESETS, find_preset
-from svsl.runs.config import RunConfig, preset_config
+from svsl.runs.config import RunConfig, make_config
 from svsl.runs.folder import Run
 from svsl.tasks.registry import REGISTRY
 
@@ -57,7 +57,7 @@ def main(args: list[str]) -> int:
     method, defaults = _defaults(task_name, flags)
     own = Options(learner=method.learner, preset=method.preset)
     kind = training_flags(own, defaults.settings, task_name, defaults.task_options, _describe(task_name))
-    options = parse(kind, flags, f"svsl train {task_name}", old_names(defaults.settings))
+    options = parse(kind, flags, f"svsl train {task_name}", defaults.settings.old_names)
     run: Options = options.run
     config = replace(
         defaults,
@@ -78,7 +78,7 @@ def _defaults(task: str, flags: list[str]) -> tuple[Method, RunConfig]:
     first = make_dataclass("First", [("method", Method), ("task", task_option_flags(task, Options))])
     chosen: Any = parse_known(first, flags, f"svsl train {task}")
     method: Method = chosen.method
-    return method, preset_config(task, method.learner, method.preset, chosen.task, {})
+    return method, make_config(task, method.learner, method.preset, chosen.task, {})
 
 
 def _help_flags(args: list[str]) -> type[Any]:

@@ -1,54 +1,65 @@
-"""Settings of PPO; apart from it, so that they can be read and written without PyTorch."""
+"""Settings of PPO, readable without PyTorch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from svsl.errors import SvslError
+from svsl.learners.base import LearnerConfig, SearchSpace, require, shrunk
 
 
 @dataclass(frozen=True)
-class PPOConfig:
+class PPOConfig(LearnerConfig):
     """Settings of PPO (stable-baselines3), a step-based learner: one network, no skill library."""
 
     episodes: int = 50_000
-    """Episodes to train for; the last rollout is completed."""
+    """Training episodes; the last rollout is completed."""
     rollout_steps: int = 16384
-    """Steps between two updates, all environments together."""
+    """Steps per update, summed over all environments."""
     environments: int = 64
-    """Environments that are stepped together."""
+    """Environments stepped in parallel."""
     batch: int = 64
-    """Steps in a gradient step."""
+    """Steps per gradient step."""
     epochs: int = 10
-    """Passes over a rollout in an update."""
+    """Passes over a rollout per update."""
     learning_rate: float = 1e-4
-    """Of the Adam optimiser."""
+    """Adam step size."""
     discount: float = 0.99
-    """Of future rewards (gamma)."""
+    """Discount factor of future rewards (gamma)."""
     gae_lambda: float = 0.95
-    """Of the advantage estimates."""
+    """Decay of the advantage estimates (lambda of GAE)."""
     clip: float = 0.2
-    """How far the probability of an action may move in an update."""
+    """Bound on the relative change of an action's probability in an update."""
     hidden: tuple[int, ...] = (64, 64)
-    """Layers of the policy's and of the value's network."""
+    """Hidden layer sizes of the policy network and of the value network."""
     test_every: int = 10
     """Rollouts between tests."""
 
     def __post_init__(self) -> None:
         for name in ("episodes", "environments", "batch", "epochs", "test_every"):
-            if getattr(self, name) < 1:
-                raise SvslError(f"setting {name}: expected at least 1, got {getattr(self, name)}")
-        if self.batch < 2 or self.rollout_steps % self.environments or self.rollout_steps < self.batch:
-            raise SvslError(
-                f"setting rollout_steps: expected a multiple of environments ({self.environments}) that is at least "
-                f"batch ({self.batch}, itself at least 2), got {self.rollout_steps}"
-            )
-        for name, top in (("learning_rate", 1.0), ("discount", 1.0), ("gae_lambda", 1.0), ("clip", 1.0)):
-            if not 0 < getattr(self, name) <= top:
-                raise SvslError(f"setting {name}: expected above 0 and at most {top:g}, got {getattr(self, name)}")
-        if not self.hidden or min(self.hidden) < 1:
-            raise SvslError(f"setting hidden: expected sizes of at least 1, got {self.hidden}")
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        require(
+            self.batch >= 2 and self.rollout_steps % self.environments == 0 and self.rollout_steps >= self.batch,
+            "rollout_steps",
+            f"a multiple of environments ({self.environments}) that is at least batch ({self.batch}, itself at least "
+            "2)",
+            self.rollout_steps,
+        )
+        for name in ("learning_rate", "discount", "gae_lambda", "clip"):
+            require(0 < getattr(self, name) <= 1, name, "above 0 and at most 1", getattr(self, name))
+        require(bool(self.hidden) and min(self.hidden) >= 1, "hidden", "sizes of at least 1", self.hidden)
+
+    def planned_episodes(self, space: SearchSpace) -> int:
+        """Returns the episodes of a run; the last rollout may add some."""
+        return self.episodes
+
+    def scaled(self, scale: float, power: float) -> PPOConfig:
+        """Returns the settings of a smaller run; there are no components, so both factors apply to the episodes."""
+        return replace(self, episodes=shrunk(self.episodes, scale, 500, 1 + power))
+
+    def with_budget(self, episodes: float) -> PPOConfig:
+        """Returns the settings of a run of about this many episodes."""
+        return replace(self, episodes=max(1, round(episodes)))
 
     def rollouts(self, episode_steps: int) -> int:
-        """Rollouts in all, with episodes of so many steps."""
+        """Returns the number of rollouts, with episodes of `episode_steps` steps."""
         return -(-self.episodes * episode_steps // self.rollout_steps)

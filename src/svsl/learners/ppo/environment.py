@@ -1,4 +1,4 @@
-"""The arms of the step-based reacher as one vectorised environment of stable-baselines3 (extra `svsl[ppo]`)."""
+"""The step-based reacher as a vectorised environment of stable-baselines3 (extra `svsl[ppo]`)."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ class ArmsVecEnv(VecEnv):
     """All arms as one vectorised environment: one call of the simulator steps them all.
 
     Args:
-        arms: What is stepped.
-        task: Draws the goals.
-        rng: Of the goals; may be replaced at any time.
+        arms: The arms.
+        task: Defines the distribution of goals.
+        rng: Draws the goals; may be replaced at any time.
     """
 
     def __init__(self, arms: StepForm, task: Task, rng: np.random.Generator) -> None:
         self.arms, self.task, self.rng = arms, task, rng
-        self.finished: list[float] = []  # returns of the episodes that ended
+        self.finished: list[float] = []  # returns of finished episodes
         self._returns = np.zeros(len(arms.time))
         self._actions: Array = np.zeros((len(arms.time), 0))
         super().__init__(len(arms.time), arms.observation_space, arms.action_space)
 
     def reset(self) -> Array:
-        """Starts a new episode everywhere."""
+        """Starts a new episode of every arm; returns the observations."""
         self.arms.begin(slice(None), uniform_contexts(self.task, self.num_envs, self.rng))
         self._returns[:] = 0
         return self.arms.observe()
 
     def step_async(self, actions: Array) -> None:
-        """Keeps the actions for `step_wait`."""
+        """Stores the actions for `step_wait`."""
         self._actions = actions
 
     def step_wait(self) -> tuple[Array, Array, BoolArray, list[dict[str, Any]]]:
-        """Steps all arms and starts new episodes where one is over."""
+        """Steps all arms and starts a new episode where one is over."""
         rewards, over = self.arms.step(self._actions)
         self._returns += rewards
         observations = self.arms.observe()
@@ -56,32 +56,32 @@ class ArmsVecEnv(VecEnv):
         return observations, rewards, over, infos
 
     def state(self) -> Arrays:
-        """Where all episodes stand."""
+        """Returns the state of all episodes."""
         arms = self.arms
         return {"states": arms.states, "goals": arms.goals, "time": arms.time, "returns": self._returns}
 
     def restore(self, state: Arrays) -> None:
-        """Continues from what `state` gave."""
+        """Continues from a `state`."""
         arms = self.arms
         for place, name in ((arms.states, "states"), (arms.goals, "goals"), (arms.time, "time")):
             place[:] = state[name]
         self._returns[:] = state["returns"]
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Does nothing: there is nothing to close."""
 
     def get_attr(self, attr_name: str, indices: object = None) -> list[Any]:
-        """The same for every arm."""
+        """Returns an attribute, which is the same for every arm."""
         return [None if attr_name == "render_mode" else getattr(self, attr_name)] * self.num_envs
 
     def set_attr(self, attr_name: str, value: object, indices: object = None) -> None:
-        """Arms have no attributes of their own."""
+        """Not supported: arms have no attributes of their own."""
         raise NotImplementedError
 
     def env_method(self, method_name: str, *args: object, indices: object = None, **kwargs: object) -> list[Any]:
-        """Arms have no methods of their own."""
+        """Not supported: arms have no methods of their own."""
         raise NotImplementedError
 
     def env_is_wrapped(self, wrapper_class: type, indices: object = None) -> list[bool]:
-        """None is."""
+        """Returns False for every arm."""
         return [False] * self.num_envs

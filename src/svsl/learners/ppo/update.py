@@ -1,7 +1,7 @@
-"""PPO's update in NumPy: the gradient of two small networks written out, instead of PyTorch's autograd.
+"""PPO's update in NumPy: explicit gradients of two small networks instead of PyTorch's autograd.
 
-For batches of 64 and layers of 64 nearly all of PyTorch's time goes into dispatching some hundred operations; these are
-a tenth of that. What is computed is `stable_baselines3.PPO.train` with its defaults, and a test compares the two.
+For batches and layers of 64, PyTorch spends nearly all its time dispatching about a hundred operations; this takes a
+tenth of that. The result is that of `stable_baselines3.PPO.train` with its defaults; a test compares the two.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
 
 @dataclass(frozen=True)
 class Rollout:
-    """The steps of a rollout, one a row.
+    """The steps of a rollout, one per row.
 
     Attributes:
         observations: `(n, d)`, normalised.
-        actions: `(n, a)`, before they were limited.
-        log_probs: `(n,)`, of the actions when they were drawn.
+        actions: `(n, a)`, before clipping.
+        log_probs: `(n,)`, log probabilities of the actions under the policy that drew them.
         advantages: `(n,)`.
-        returns: `(n,)`, targets of the value.
+        returns: `(n,)`, targets of the value network.
     """
 
     observations: Floats
@@ -38,12 +38,12 @@ class Rollout:
 
 
 class Networks:
-    """The parameters of policy and value in one vector, with views as layers, and Adam's moments beside it.
+    """The parameters of policy and value network in one vector, with views as layers, and Adam's moments.
 
     Args:
-        log_std: `(a,)`.
-        policy: Weights `(out, in)` and biases of the layers, in turn; the last layer gives the mean action.
-        value: Likewise; the last layer gives the value.
+        log_std: `(a,)`, log standard deviations of the actions.
+        policy: Alternating weights `(out, in)` and biases of the layers; the last layer gives the mean action.
+        value: The same for the value network; the last layer gives the value.
     """
 
     def __init__(self, log_std: Floats, policy: Sequence[Floats], value: Sequence[Floats]) -> None:
@@ -64,7 +64,7 @@ class Networks:
         self._log_std_gradient, self._policy_gradient, self._value_gradient = views(self.gradient)
 
     def step(self, batch: Rollout, learning_rate: float, clip: float) -> None:
-        """One gradient step: clipped policy loss, squared value error, limited gradient, Adam."""
+        """Makes one Adam step on the clipped policy loss and the squared value error, with a clipped gradient."""
         count = np.float32(len(batch.returns))
         means, policy_hidden = _forward(self.policy, batch.observations)
         values, value_hidden = _forward(self.value, batch.observations)
@@ -74,9 +74,9 @@ class Networks:
         z = (batch.actions - means) * inverse_std
         log_probs = (-0.5 * z**2 - self.log_std - np.float32(_LOG_SQRT_2PI)).sum(axis=1)
         ratio = np.exp(log_probs - batch.log_probs)
-        # where the limited ratio gives the smaller objective, the gradient is zero
+        # where the clipped ratio gives the smaller objective, the gradient is zero
         free = advantages * ratio <= advantages * np.clip(ratio, 1 - clip, 1 + clip)
-        slope = np.where(free, -advantages * ratio / count, np.float32(0))[:, None]  # of the loss by log_probs
+        slope = np.where(free, -advantages * ratio / count, np.float32(0))[:, None]  # d loss / d log_probs
         np.sum(slope * (z**2 - 1), axis=0, out=self._log_std_gradient)
         _backward(self.policy, self._policy_gradient, policy_hidden, slope * z * inverse_std)
         error = (values[:, 0] - batch.returns) * np.float32(2 * _VALUE_WEIGHT / count)
@@ -110,7 +110,7 @@ def update(
     learning_rate: float,
     clip: float,
 ) -> None:
-    """Passes over the rollout `epochs` times, in batches of rows in random order."""
+    """Makes `epochs` passes over the rollout, in batches of rows in random order."""
     count = len(rollout.returns)
     for _ in range(epochs):
         order = rng.permutation(count)
@@ -121,7 +121,7 @@ def update(
 
 
 def _forward(layers: Sequence[Floats], inputs: Floats) -> tuple[Floats, list[Floats]]:
-    """The output of tanh layers with a linear one at the end, and what went into each layer."""
+    """Returns the output of tanh layers followed by a linear one, and the inputs of each layer."""
     into = [inputs]
     for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
         hidden = into[-1] @ weight.T
@@ -133,7 +133,7 @@ def _forward(layers: Sequence[Floats], inputs: Floats) -> tuple[Floats, list[Flo
 
 
 def _backward(layers: Sequence[Floats], gradients: Sequence[Floats], into: Sequence[Floats], slope: Floats) -> None:
-    """Writes the gradients of the layers, given the slope of the loss by their output."""
+    """Writes the gradients of the layers, given the derivative of the loss by their output."""
     for layer in range(len(into) - 1, -1, -1):
         np.matmul(slope.T, into[layer], out=gradients[2 * layer])
         np.sum(slope, axis=0, out=gradients[2 * layer + 1])

@@ -1,0 +1,307 @@
+"""PPO on the step-based form of a task. Needs the extra `svsl[ppo]`.
+
+Networks, rollouts, advantages and normalisation are those of stable-baselines3; the update is that of `update`, which
+computes the same in an eighth of the time.
+
+A checkpoint holds no random state: each rollout starts from its own seeds, derived from the run's seed and the number
+of the rollout. It holds networks, optimiser, normalisation and the arms in the middle of their episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+
+from svsl.errors import SvslError
+from svsl.learners.base import Arrays, Counters, Progress, add_prefix, strip_prefix
+from svsl.learners.ppo.config import PPOConfig
+from svsl.learners.ppo.environment import ArmsVecEnv
+from svsl.learners.ppo.update import Networks, Rollout, update
+from svsl.model.files import read_safetensors, write_safetensors
+from svsl.model.gaussians import Array, BoolArray
+from svsl.model.random import EVAL_STREAM, LEARNER_STREAM, TASK_STREAM, TEST_STREAM, stream
+from svsl.model.version import __version__
+from svsl.tasks.base import Task, uniform_contexts
+from svsl.tasks.reacher5 import STEPS
+from svsl.tasks.steps import StepForm, step_form
+
+_CLIP_OBSERVATION, _EPSILON = 10.0, 1e-8  # of the normalisation, as in VecNormalize
+
+
+class StepPolicy:
+    """A trained network with its normalisation of observations.
+
+    Args:
+        network: The policy.
+        mean: `(d,)`, mean of the observations.
+        var: `(d,)`, variance of the observations.
+    """
+
+    def __init__(self, network: ActorCriticPolicy, mean: Array, var: Array) -> None:
+        self.network, self.mean, self.var = network, mean, var
+
+    def act(self, observations: Array, deterministic: bool) -> Array:
+        """Returns actions `(n, 5)` for raw observations `(n, d)`."""
+        scaled = (observations - self.mean) / np.sqrt(self.var + _EPSILON)
+        clipped = np.clip(scaled, -_CLIP_OBSERVATION, _CLIP_OBSERVATION).astype(np.float32)
+        return np.asarray(self.network.predict(clipped, deterministic=deterministic)[0], dtype=np.float64)
+
+    def play(self, arms: StepForm, goals: Array, deterministic: bool) -> tuple[Array, BoolArray]:
+        """Runs one whole episode for each goal; returns the returns and success, `(n,)` each."""
+        arms.begin(slice(None), goals)
+        returns = np.zeros(len(goals))
+        for _ in range(STEPS):
+            returns += arms.step(self.act(arms.observe(), deterministic))[0]
+        return returns, arms.success()
+
+    def measure(self, task: Task, goals: Array, workers: int | None = None) -> dict[str, float]:
+        """Returns mean return and success rate, with the mean actions and with sampled ones."""
+        arms = step_form(task, len(goals), workers)
+        returns, success = self.play(arms, goals, deterministic=True)
+        sampled, sampled_success = self.play(arms, goals, deterministic=False)
+        return {
+            "return_mean": float(returns.mean()),
+            "success_rate": float(success.mean()),
+            "return_sampled": float(sampled.mean()),
+            "success_sampled": float(sampled_success.mean()),
+        }
+
+
+class PPOTraining:
+    """PPO at work on a task; see `svsl.learners.base.Training` for the contract.
+
+    Args:
+        config: The settings.
+        task: The task; it must have a step-based form.
+        seed: Seed of all randomness.
+        workers: Simulation threads (default: all cores, 0: no others).
+    """
+
+    nonfinite = diverged = 0  # failed simulations end their episodes
+
+    def __init__(self, config: PPOConfig, task: Task, seed: int, workers: int | None = None) -> None:
+        self.config, self.task, self.seed, self.workers = config, task, seed, workers
+        self.rollout, self.rollouts, self.recent_return = 0, config.rollouts(STEPS), float("nan")
+        arms = step_form(task, config.environments, workers)
+        self.envs = ArmsVecEnv(arms, task, stream(seed, TASK_STREAM))
+        self.normaliser = VecNormalize(self.envs, gamma=config.discount)
+        with _one_torch_thread():  # several would round the initial networks differently
+            self.model = _make_model(config, self.normaliser, _torch_seed(seed, 0))
+        self.networks = share_parameters(self.model.policy)
+        self.model.set_logger(Logger(None, []))  # the default one would leave a temporary folder behind
+        _, self._callback = self.model._setup_learn(self.rollouts * config.rollout_steps)
+
+    @property
+    def episodes(self) -> int:
+        """Steps so far, in units of whole episodes."""
+        return self.rollout * self.config.rollout_steps // STEPS
+
+    @property
+    def done(self) -> bool:
+        """Whether all rollouts are done."""
+        return self.rollout >= self.rollouts
+
+    @property
+    def milestone(self) -> int:
+        """Number of tests due so far: one every `test_every` rollouts, and one at the end."""
+        return -(-self.rollout // self.config.test_every) if self.done else self.rollout // self.config.test_every
+
+    @property
+    def progress(self) -> Progress:
+        """Progress of training; the iterations are rollouts."""
+        return Progress(
+            component=0,
+            components=0,
+            iteration=self.rollout,
+            iterations=self.rollouts,
+            work=self.rollout / self.rollouts,
+            recent_return=self.recent_return,
+            counts={},
+        )
+
+    @property
+    def policy(self) -> StepPolicy:
+        """The current policy."""
+        return StepPolicy(self.model.policy, self.normaliser.obs_rms.mean, self.normaliser.obs_rms.var)
+
+    def advance(self) -> None:
+        """Collects a rollout and learns from it.
+
+        Raises:
+            SvslError: If the network became NaN.
+        """
+        seed, model, config = self.seed, self.model, self.config
+        self.envs.rng = stream(seed, TASK_STREAM, self.rollout)
+        torch.manual_seed(_torch_seed(seed, 1 + self.rollout))
+        self.envs.finished = []
+        with _one_torch_thread():
+            model.collect_rollouts(self.normaliser, self._callback, model.rollout_buffer, model.n_steps)
+        update(
+            self.networks,
+            rollout_of(model.rollout_buffer),
+            stream(seed, LEARNER_STREAM, 1 + self.rollout, 1),
+            batch=config.batch,
+            epochs=config.epochs,
+            learning_rate=config.learning_rate,
+            clip=config.clip,
+        )
+        if not np.isfinite(self.networks.vector).all():
+            raise SvslError(
+                f"PPO's network became NaN after {self.episodes} episodes; start a new run with a lower --learning-rate"
+            )
+        self.recent_return = float(np.mean(self.envs.finished)) if self.envs.finished else float("nan")
+        self.rollout += 1
+
+    def measure(self, contexts: int) -> dict[str, float]:
+        """Tests the policy on new contexts."""
+        goals = uniform_contexts(self.task, contexts, stream(self.seed, TEST_STREAM, self.rollout))
+        with _one_torch_thread():
+            numbers = self.policy.measure(self.task, goals, self.workers)
+        return {
+            "episodes": self.episodes,
+            "episodes_simulated": self.episodes,
+            "milestone": self.rollout,
+            **numbers,
+            "recent_return": self.recent_return,
+            "action_std": float(torch.exp(self.model.policy.log_std.detach()).mean()),
+        }
+
+    def state(self) -> tuple[Arrays, Counters]:
+        """Returns the arrays and counters that `restore` needs."""
+        model, normaliser = self.model, self.normaliser
+        arrays = add_prefix("policy.", _arrays(model.policy.state_dict())) | add_prefix("envs.", self.envs.state())
+        for name, statistics in (("observation", normaliser.obs_rms), ("return", normaliser.ret_rms)):
+            values = {"mean": statistics.mean, "var": statistics.var, "count": statistics.count}
+            values = {n: np.asarray(value, dtype=np.float64) for n, value in values.items()}
+            arrays |= add_prefix(f"normaliser.{name}.", values)
+        arrays |= {
+            "adam.first": self.networks.first,
+            "adam.second": self.networks.second,
+            "normaliser.discounted": normaliser.returns,
+            "last_observation": model._last_obs,
+            "last_start": np.asarray(model._last_episode_starts, dtype=np.uint8),
+        }
+        counters: Counters = {
+            "rollout": self.rollout,
+            "adam_steps": self.networks.steps,
+            "recent_return": self.recent_return,
+        }
+        return arrays, counters
+
+    def restore(self, arrays: Arrays, counters: Mapping[str, Any]) -> None:
+        """Continues from a `state`."""
+        model, normaliser = self.model, self.normaliser
+        model.policy.load_state_dict(_tensors(strip_prefix("policy.", arrays)))
+        self.networks.first[:], self.networks.second[:] = arrays["adam.first"], arrays["adam.second"]
+        for name, statistics in (("observation", normaliser.obs_rms), ("return", normaliser.ret_rms)):
+            values = strip_prefix(f"normaliser.{name}.", arrays)
+            statistics.mean, statistics.var = values["mean"].copy(), values["var"].copy()
+            statistics.count = float(values["count"])
+        normaliser.returns = arrays["normaliser.discounted"].copy()
+        self.envs.restore(strip_prefix("envs.", arrays))
+        model._last_obs = arrays["last_observation"].copy()
+        model._last_episode_starts = arrays["last_start"].astype(bool)
+        self.rollout, self.networks.steps = int(counters["rollout"]), int(counters["adam_steps"])
+        self.recent_return = float(counters["recent_return"])
+
+    def save(self, path: Path, origin: Mapping[str, object]) -> None:
+        """Writes the policy."""
+        policy = self.policy
+        arrays = add_prefix("network.", _arrays(policy.network.state_dict())) | {"mean": policy.mean, "var": policy.var}
+        header = {name: origin[name] for name in ("task", "task_options", "learner", "seed")}
+        write_safetensors(path, arrays, header | {"episodes": self.episodes, "svsl": __version__})
+
+    def load_policy(self, path: Path) -> tuple[StepPolicy, int]:
+        """Reads a saved policy into the networks of this object; also returns its training episodes.
+
+        Raises:
+            SvslError: If the file cannot be read or holds another network.
+        """
+        arrays, header = read_safetensors(path, "policy")
+        network = self.model.policy
+        try:
+            network.load_state_dict(_tensors(strip_prefix("network.", arrays)))
+            return StepPolicy(network, arrays["mean"], arrays["var"]), int(header["episodes"])  # type: ignore[arg-type]
+        except (KeyError, RuntimeError) as error:
+            raise SvslError(f"{path} does not fit the settings of its run ({error!r})") from None
+
+    def evaluate(self, policy: StepPolicy, contexts: int) -> dict[str, float]:
+        """Measures a policy on the contexts of `svsl eval`."""
+        torch.manual_seed(_torch_seed(self.seed, 0))
+        goals = uniform_contexts(self.task, contexts, stream(self.seed, EVAL_STREAM))
+        with _one_torch_thread():
+            return policy.measure(self.task, goals, self.workers)
+
+
+def _make_model(config: PPOConfig, envs: VecEnv, seed: int) -> PPO:
+    return PPO(
+        "MlpPolicy",
+        envs,
+        learning_rate=config.learning_rate,
+        n_steps=config.rollout_steps // config.environments,
+        batch_size=config.batch,
+        n_epochs=config.epochs,
+        gamma=config.discount,
+        gae_lambda=config.gae_lambda,
+        clip_range=config.clip,
+        policy_kwargs={"net_arch": list(config.hidden)},
+        seed=seed,
+        device="cpu",
+    )
+
+
+def share_parameters(policy: ActorCriticPolicy) -> Networks:
+    """Returns the parameters of a policy for our update, in shared memory: changes on either side affect both."""
+
+    def layers(hidden: Any, last: Any) -> list[Any]:
+        linear = [module for module in hidden if isinstance(module, torch.nn.Linear)]
+        return [parameter for module in (*linear, last) for parameter in (module.weight, module.bias)]
+
+    actor = layers(policy.mlp_extractor.policy_net, policy.action_net)
+    critic = layers(policy.mlp_extractor.value_net, policy.value_net)
+    arrays = [[parameter.detach().numpy() for parameter in part] for part in (actor, critic)]
+    networks = Networks(policy.log_std.detach().numpy(), *arrays)
+    ours = [networks.log_std, *networks.policy, *networks.value]
+    for parameter, view in zip([policy.log_std, *actor, *critic], ours, strict=True):
+        parameter.data = torch.from_numpy(view)
+    return networks
+
+
+def rollout_of(buffer: RolloutBuffer) -> Rollout:
+    """Returns the steps of a filled buffer, one per row."""
+    names = ("observations", "actions", "log_probs", "advantages", "returns")
+    arrays = [np.asarray(getattr(buffer, name), dtype=np.float32) for name in names]
+    return Rollout(*(array.reshape(-1, *array.shape[2:]) for array in arrays))
+
+
+def _torch_seed(seed: int, number: int) -> int:
+    return int(stream(seed, LEARNER_STREAM, number).integers(2**32))
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """Restricts PyTorch to one thread: the networks are too small for several."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _arrays(tensors: dict[str, Any]) -> Arrays:
+    return {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+
+
+def _tensors(arrays: Arrays) -> dict[str, Any]:
+    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}

@@ -1,0 +1,68 @@
+"""The trust-region steps of SVSL: returns plus entropy terms become targets, targets a model, the model a step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from svsl.learners.buffer import ReplayBuffer
+from svsl.learners.surrogates import fit_quadratic
+from svsl.learners.svsl_config import SVSLConfig
+from svsl.learners.trust_region import gaussian_step
+from svsl.model.gaussians import Array, IntArray, LinearGaussian, clip_std
+from svsl.model.mixture import Mixture, logsumexp
+
+_CONTEXT_STD_LIMITS = (5e-5, 3.0)  # in units of the context scale
+
+Step = tuple[LinearGaussian, int]  # the new distributions, and how many of them could not be updated
+
+
+def context_step(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig) -> Step:
+    """Updates `pi(c|o)` of the components `index`, whose buffers are full."""
+    old, contexts = mixture.contexts.select(index), buffer.contexts[index]
+    model = fit_quadratic(old, contexts[:, :, :0], contexts, _context_targets(mixture, buffer, index, config))
+    new, info = gaussian_step(old, model, config.beta, config.kl_context)
+    return clip_std(new, np.array(config.context_scale), *_CONTEXT_STD_LIMITS), int((~info.ok).sum())
+
+
+def expert_step(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig) -> Step:
+    """Updates `pi(theta|c,o)` of the components `index`, whose buffers are full."""
+    old, targets = mixture.experts.select(index), _expert_targets(mixture, buffer, index, config)
+    model = fit_quadratic(old, buffer.contexts[index], buffer.parameters[index], targets)
+    new, info = gaussian_step(old, model, config.alpha, config.kl_expert)
+    return new, int((~info.ok).sum())
+
+
+def _context_targets(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig) -> Array:
+    """Returns `R + alpha log pi(o|c,theta) + (beta - alpha) log pi(o|c)`, `(len(index), n)`.
+
+    The constant `alpha H[expert]` of the paper's target is left out: it does not change the step.
+    """
+    targets = buffer.returns[index]
+    if config.auxiliary:
+        context_joint, joint = _log_joints(mixture, buffer, index)
+        targets += config.alpha * _own_share(index, joint)
+        targets += (config.beta - config.alpha) * _own_share(index, context_joint)
+    return targets
+
+
+def _expert_targets(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig) -> Array:
+    """Returns `R + alpha log pi(o|c,theta)`, `(len(index), n)`."""
+    targets = buffer.returns[index]
+    if config.auxiliary:
+        targets += config.alpha * _own_share(index, _log_joints(mixture, buffer, index)[1])
+    return targets
+
+
+def _log_joints(mixture: Mixture, buffer: ReplayBuffer, index: IntArray) -> tuple[Array, Array]:
+    """Returns `log pi(o) pi(c|o)` and `log pi(o) pi(c|o) pi(theta|c,o)` of the episodes of `index`, `(rows, K)`."""
+    contexts, parameters = buffer.contexts[index], buffer.parameters[index]
+    contexts = contexts.reshape(-1, contexts.shape[2])
+    context_joint = mixture.log_context_joint(contexts)
+    expert = mixture.experts.log_prob(contexts, parameters.reshape(-1, parameters.shape[2]))
+    return context_joint, expert + context_joint
+
+
+def _own_share(index: IntArray, log_joint: Array) -> Array:
+    """Returns the log share of each episode's own component in the joint, `(len(index), n)`."""
+    own = log_joint.reshape(len(index), -1, log_joint.shape[1])[np.arange(len(index)), :, index]
+    return own - logsumexp(log_joint).reshape(len(index), -1)
