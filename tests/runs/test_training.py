@@ -319,6 +319,7 @@ def test_no_workers_means_this_thread_and_no_number_all_cores(
     monkeypatch.setattr("svsl.simulation.rollout.available_cores", lambda: 3)
     task: Any = RunConfig("reacher5", {}, "svsl", SMALL, 0).make_task(workers)
     assert task.workers == threads
-    assert step_form(task, 4, workers).simulator.workers == threads
+    form: Any = step_form(task, 4, workers)
+    assert form.simulator.workers == threads
     task.workers = workers
     assert task.workers == threads

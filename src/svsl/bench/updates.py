@@ -14,7 +14,7 @@ from svsl.learners.base import Learner, SearchSpace
 from svsl.learners.fixed_mixture import FixedMixtureConfig
 from svsl.learners.registry import find_preset, make_learner
 from svsl.learners.svsl import SVSL
-from svsl.learners.svsl_config import SVSLConfig
+from svsl.learners.svsl_config import Schedule, SVSLConfig
 from svsl.model.gaussians import IntArray
 from svsl.model.library import SkillLibrary
 from svsl.model.random import stream
@@ -121,7 +121,7 @@ def _learner(task: Task, count: int) -> SVSL:
     learner = SVSL(brief, _space(task), stream(0, 0))
     while learner.component < count or learner.stage == "fill":
         _iterate(learner, task)
-    learner.config = replace(learner.config, iterations=1_000_000)
+    learner.schedule = Schedule(replace(learner.config, iterations=1_000_000))
     return learner
 
 
