@@ -13,10 +13,7 @@ from svsl.model.gaussians import Array
 
 
 def make_buffer(size: int, components: int) -> ReplayBuffer:
-    buffer = ReplayBuffer(size, 2, 1)
-    for _ in range(components):
-        buffer.append_component()
-    return buffer
+    return ReplayBuffer(size, 2, 1, components)
 
 
 def append(buffer: ReplayBuffer, owners: list[int], numbers: list[float]) -> None:

@@ -10,12 +10,12 @@ import pytest
 from scipy.optimize import minimize
 
 import helpers
-from helpers import advance, space_of
+from helpers import advance, kl_divergence, space_of
 from svsl import SvslError, Task
 from svsl.cli import main
 from svsl.learners.ladips import LaDiPS, LaDiPSConfig, gating_step
 from svsl.learners.surrogates import fit_quadratic
-from svsl.model.gaussians import Array, kl_divergence
+from svsl.model.gaussians import Array
 from svsl.model.mixture import Mixture, log_normalised
 from svsl.model.random import stream
 from svsl.runs.folder import Run

@@ -21,7 +21,7 @@ from svsl.learners.ppo.update import Networks, update
 from svsl.model.random import stream
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
-from svsl.runs.training import Status, make_trainer
+from svsl.runs.training import Status, Trainer
 from svsl.show.plots.files import plot_run
 from svsl.tasks.base import uniform_contexts
 from svsl.tasks.reacher5 import STEPS, Reward
@@ -49,7 +49,7 @@ def silent(status: Status) -> None:
 
 def train(folder: Path, run_config: RunConfig) -> Run:
     run = Run.create(folder, run_config)
-    assert make_trainer(run).train(silent)
+    assert Trainer(run).train(silent)
     return run
 
 
@@ -88,12 +88,14 @@ def test_arms_together_do_what_single_environments_do(reward: Reward) -> None:
     assert not np.array_equal(together.arms.goals, goals)
 
 
-def test_the_policy_sees_what_vec_normalize_shows_in_training() -> None:
+def test_the_policy_sees_normalised_observations() -> None:
     trainer = training()
     trainer.advance()
     raw = trainer.envs.arms.observe() * 3  # some beyond the clip
-    expected = trainer.model.policy.predict(trainer.normaliser.normalize_obs(raw), deterministic=True)[0]
-    np.testing.assert_array_equal(trainer.policy.act(raw, deterministic=True), expected)
+    statistics = trainer.normaliser.obs_rms
+    normalised = np.clip((raw - statistics.mean) / np.sqrt(statistics.var + 1e-8), -10, 10).astype(np.float32)
+    expected = trainer.model.policy.predict(normalised, deterministic=True)[0]
+    np.testing.assert_array_equal(trainer.act(raw, deterministic=True), expected)
 
 
 # ---- training and resuming ------------------------------------------------------------------------------------------
@@ -113,7 +115,7 @@ def test_stopped_after_any_rollout_it_ends_the_same(tmp_path: Path, reward: Rewa
     straight = train(tmp_path / "straight", config(reward))
     run = Run.create(tmp_path / "stopped", config(reward))
     rounds = 0
-    while not make_trainer(run).train(silent, stop=lambda: True):
+    while not Trainer(run).train(silent, stop=lambda: True):
         rounds += 1
         assert not run.finished
         run = Run.open(run.folder)
@@ -150,25 +152,25 @@ def test_the_update_is_that_of_stable_baselines3(monkeypatch: pytest.MonkeyPatch
 def test_rows_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
     straight = train(tmp_path / "straight", config())
     run = Run.create(tmp_path / "run", config())
-    make_trainer(run).train(silent, stop=lambda: True)
+    Trainer(run).train(silent, stop=lambda: True)
     early = run.checkpoint_path.read_bytes()
-    make_trainer(run).train(silent, stop=lambda: True)
+    Trainer(run).train(silent, stop=lambda: True)
     run.checkpoint_path.write_bytes(early)  # as if it had been killed before the second checkpoint
-    assert make_trainer(run).train(silent)
+    assert Trainer(run).train(silent)
     assert timeless(run) == timeless(straight)
 
 
 def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config())
-    make_trainer(run).train(silent, stop=lambda: True)
+    Trainer(run).train(silent, stop=lambda: True)
     other = Run(run.folder, config(settings=replace(SMALL, hidden=(32,))))
     with pytest.raises(SvslError, match=r"settings.hidden \(32,\) instead of \(64, 64\)"):
-        make_trainer(other)
+        Trainer(other)
 
 
 def test_a_network_that_becomes_nan_stops_the_run(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config())
-    trainer = make_trainer(run)
+    trainer = Trainer(run)
     trainer.train(silent, stop=lambda: True)
     before = run.checkpoint_path.read_bytes()
     trainer.training.networks.first[:] = np.nan  # type: ignore[attr-defined]
@@ -221,7 +223,7 @@ def test_an_unfinished_run_can_be_measured(tmp_path: Path, capsys: pytest.Captur
     assert "has no trained policy yet" in capsys.readouterr().err
     with pytest.raises(SvslError, match="nothing to draw yet"):
         plot_run(run)
-    make_trainer(run).train(silent, stop=lambda: True)
+    Trainer(run).train(silent, stop=lambda: True)
     assert main(["eval", str(run.folder), "--json", "--contexts", "5"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["finished"], result["episodes"]) == (False, 2)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import few_examples, random_stack, whitened_model
+from helpers import few_examples, kl_divergence, random_stack, whitened_model
 from svsl.bench import reference
 from svsl.learners.surrogates import Quadratic, feature_count, fit_quadratic
 from svsl.learners.trust_region import gaussian_step
-from svsl.model.gaussians import Array, LinearGaussian, kl_divergence
+from svsl.model.gaussians import Array, LinearGaussian
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ def test_a_component_in_a_local_optimum_is_deleted(factor: float, others: float,
     learner.expert_buffer.returns[:] = [[others], [newest]]
     learner.tell(np.where(learner._asked[0] == 0, others, newest))
     assert learner.deleted == deleted
-    assert learner.finished == 2
+    assert learner.milestone == 2
     mixture = learner.mixture()
     assert mixture is not None
     assert len(mixture) == 2 - deleted

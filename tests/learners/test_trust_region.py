@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from helpers import few_examples, random_stack, whitened_model
+from helpers import few_examples, kl_divergence, random_stack, whitened_model
 from svsl.bench import reference
 from svsl.learners.surrogates import Quadratic
 from svsl.learners.trust_region import categorical_step, gaussian_step
-from svsl.model.gaussians import Array, LinearGaussian, kl_divergence
+from svsl.model.gaussians import Array, LinearGaussian
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from helpers import components_of, random_mixture
 from svsl.bench import reference
-from svsl.learners import weighting
+from svsl.learners import base, weighting
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.learners.weighting import WeightRewards
 from svsl.model.gaussians import Array, IntArray, LinearGaussian
 from svsl.model.mixture import Mixture
 
 ALPHA, BETA = 0.3, 1.1
-SCALE = np.array([0.7, 2.0])
+SCALE = (0.7, 2.0)
 
 
 class Episodes:
@@ -31,16 +32,9 @@ class Episodes:
         self.returns: Array = -self.owners - self.contexts[:, 0] ** 2 - np.abs(self.parameters[:, 1])
 
     def rewards(self, auxiliary: bool = True) -> WeightRewards:
+        config = SVSLConfig(alpha=ALPHA, beta=BETA, auxiliary=auxiliary, context_scale=SCALE)
         return WeightRewards(
-            self.mixture,
-            self.owners,
-            self.contexts,
-            self.parameters,
-            self.returns,
-            alpha=ALPHA,
-            beta=BETA,
-            auxiliary=auxiliary,
-            context_scale=SCALE,
+            config, self.mixture, self.owners, base.Episodes(self.contexts, self.parameters), self.returns
         )
 
     def naive_rewards(self, log_weights: Array, auxiliary: bool = True, stride: int = 1) -> Array:
@@ -111,7 +105,7 @@ def test_a_component_alone_where_returns_are_low_is_not_punished() -> None:
     episodes.mixture = Mixture(np.log([0.5, 0.5]), far, experts)
     noise = np.random.default_rng(3).standard_normal((12, 2))
     episodes.contexts = np.concatenate([noise, noise + np.array([500.0, 0.0])])
-    episodes.parameters = experts.means(episodes.contexts)[:, 0]
+    episodes.parameters = episodes.mixture.component_means(episodes.contexts, np.zeros(24, dtype=np.intp))
     episodes.returns = np.repeat([-1.0, -100.0], 12)
     rewards = episodes.rewards()(episodes.mixture.log_weights)
     assert rewards[0] == pytest.approx(rewards[1], abs=1e-9)

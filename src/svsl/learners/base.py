@@ -1,12 +1,10 @@
 """The learner protocols, and the base class of their settings."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +19,7 @@ Counters = dict[str, object]  # JSON values
 
 
 def require(condition: bool, name: str, expected: str, got: object) -> None:
-    """Rejects an invalid setting.
-
-    Raises:
-        SvslError: If the condition does not hold.
-    """
+    """Rejects a setting for which the condition does not hold."""
     if not condition:
         raise SvslError(f"setting {name}: expected {expected}, got {got}")
 
@@ -62,7 +56,7 @@ class SearchSpace:
     initial_cov: Array
 
     @classmethod
-    def of(cls, task: Task) -> SearchSpace:
+    def of(cls, task: Task) -> Self:
         """Returns the search space of a task; a copy, as floats."""
         names = ("context_low", "context_high", "initial_mean", "initial_cov")
         return cls(*(np.array(getattr(task, name), dtype=np.float64) for name in names))
@@ -77,6 +71,12 @@ class LearnerConfig(ABC):
     """Settings of a learner, which also decide its budget of episodes."""
 
     old_names: ClassVar[Mapping[str, str]] = {}  # former name -> name of a renamed setting
+
+    def require_at_least(self, least: int, *names: str) -> None:
+        """Rejects settings below `least`; None is the default of an optional setting."""
+        for name in names:
+            value = getattr(self, name)
+            require(value is None or value >= least, name, f"at least {least}", value)
 
     @property
     def learns_weights(self) -> bool:
@@ -133,7 +133,7 @@ class Progress:
 
 
 class Trainable(Protocol):
-    """Anything that is trained step by step."""
+    """The progress of anything that is trained step by step."""
 
     @property
     def done(self) -> bool:
@@ -212,10 +212,18 @@ class Training(Trainable, Protocol):
         ...
 
     def save(self, path: Path, origin: Mapping[str, object]) -> None:
-        """Writes what was learned.
+        """Writes what was learned, and its `origin`: task, task_options, learner, seed and config of the run."""
+        ...
 
-        Args:
-            path: The file.
-            origin: What the file records of its run: task, task_options, learner, seed and config.
-        """
+
+@runtime_checkable
+class PolicyTraining(Training, Protocol):
+    """A step-based learner at work on a task; it learns a policy instead of a skill library."""
+
+    def load(self, path: Path) -> None:
+        """Restores the policy that a finished training saved."""
+        ...
+
+    def evaluate(self, contexts: int) -> dict[str, float]:
+        """Evaluates the current policy on this many contexts, the same ones every time."""
         ...

@@ -5,10 +5,9 @@ Experts follow a quadratic model of the return (MORE) that is fitted to the epis
 importance. The gating maximises the expected return of the options it chooses, its entropy bounded from below.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from scipy.optimize import brentq, minimize
@@ -50,7 +49,7 @@ class LaDiPSConfig(FixedMixtureConfig):
                 f"entropy of a uniform gating, got {self.gating_entropy:.3g}; reduce it along with components"
             )
 
-    def scaled(self, scale: float, power: float) -> LaDiPSConfig:
+    def scaled(self, scale: float, power: float) -> Self:
         """Returns the settings of a smaller run; the entropy bound keeps its share of the largest possible entropy."""
         small = super(LaDiPSConfig, replace(self, gating_entropy=None)).scaled(scale, power)
         if self.gating_entropy is None or self.components == 1:

@@ -1,7 +1,5 @@
 """Quadratic models of the (augmented) return, fitted around stacks of linear Gaussians."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 
@@ -96,15 +94,9 @@ def _whitening(x: Array, importance: Array | None) -> tuple[Array, Array, Array]
 
 
 def _ridge(features: Array, targets: Array, importance: Array | None) -> tuple[Array, Array]:
-    """Solves a standardised ridge regression with intercept.
+    """Solves a standardised ridge regression of `targets (K, n)` on `features (K, p, n)`, with intercept.
 
-    Args:
-        features: `(K, p, n)`.
-        targets: `(K, n)`.
-        importance: `(K, n)` with a mean of 1, or None.
-
-    Returns:
-        Weights `(K, p)`, NaN where the normal equations could not be solved, and intercepts `(K,)`.
+    Returns weights `(K, p)`, NaN where the normal equations could not be solved, and intercepts `(K,)`.
     """
     count, size, n = features.shape
     # standardising the Gram matrix is cheaper than standardising the features, and these are already near unit scale

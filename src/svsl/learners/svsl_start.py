@@ -1,7 +1,5 @@
 """How new components of SVSL start: at random, or from a stored episode."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from svsl.learners.base import SearchSpace
@@ -18,13 +16,7 @@ Start = tuple[LinearGaussian, LinearGaussian]  # context distribution and expert
 
 
 def start_at_random(config: SVSLConfig, space: SearchSpace, rng: np.random.Generator) -> Start:
-    """Returns a component at a random context, with the task's initial search.
-
-    Args:
-        config: Resolved settings.
-        space: The task's search space.
-        rng: Draws the context.
-    """
+    """Returns a component at a random context, with the task's initial search; `config` is resolved."""
     middle = 0.5 * (space.context_low + space.context_high)
     mean = middle + np.array(config.context_start_std) * rng.standard_normal(len(middle))
     contexts = LinearGaussian.unconditional(mean[None], np.diag(np.array(config.context_std))[None])

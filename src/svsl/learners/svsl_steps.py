@@ -1,6 +1,6 @@
 """The trust-region steps of SVSL: returns plus entropy terms become targets, targets a model, the model a step."""
 
-from __future__ import annotations
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from svsl.model.mixture import Mixture, logsumexp
 
 _CONTEXT_STD_LIMITS = (5e-5, 3.0)  # in units of the context scale
 
-Step = tuple[LinearGaussian, int]  # the new distributions, and how many of them could not be updated
+Stepped = tuple[LinearGaussian, int]  # the new distributions, and how many of them could not be updated
+Step = Callable[[Mixture, ReplayBuffer, IntArray, SVSLConfig], Stepped]
 
 
-def context_step(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig) -> Step:
+def context_step(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig) -> Stepped:
     """Updates `pi(c|o)` of the components `index`, whose buffers are full."""
     old, contexts = mixture.contexts.select(index), buffer.contexts[index]
     model = fit_quadratic(old, contexts[:, :, :0], contexts, _context_targets(mixture, buffer, index, config))
@@ -24,7 +25,7 @@ def context_step(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config
     return clip_std(new, np.array(config.context_scale), *_CONTEXT_STD_LIMITS), int((~info.ok).sum())
 
 
-def expert_step(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig) -> Step:
+def expert_step(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig) -> Stepped:
     """Updates `pi(theta|c,o)` of the components `index`, whose buffers are full."""
     old, targets = mixture.experts.select(index), _expert_targets(mixture, buffer, index, config)
     model = fit_quadratic(old, buffer.contexts[index], buffer.parameters[index], targets)

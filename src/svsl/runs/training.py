@@ -1,7 +1,5 @@
 """The training loop of every run: advance the learner; periodically test it, write metrics and a checkpoint."""
 
-from __future__ import annotations
-
 import math
 import signal
 import threading
@@ -62,8 +60,11 @@ class Trainer:
     def __init__(
         self, run: Run, checkpoint_s: float = 10.0, workers: int | None = None, task: Task | None = None
     ) -> None:
+        if task is not None and run.config.step_based:
+            raise SvslError(f"{run.config.learner} acts step by step on this machine; leave out --backend")
         self.run, self.checkpoint_s = run, checkpoint_s
-        self.training = run.make_training(task or run.config.make_task(workers), workers)
+        self.task = task or run.config.make_task(workers)
+        self.training = run.make_training(self.task, workers)
         counters = run.restore(self.training) or {"rows": 0, "elapsed_s": 0.0}
         self.rows, self.elapsed_s = int(counters["rows"]), float(counters["elapsed_s"])
         self._test: MetricsRow | None = None
@@ -153,17 +154,6 @@ class Trainer:
                 f"cannot write to {folder} ({error.strerror}); the last checkpoint is intact: free some space, "
                 f"then svsl resume {folder}"
             ) from None
-
-
-def make_trainer(run: Run, checkpoint_s: float = 10.0, workers: int | None = None, task: Task | None = None) -> Trainer:
-    """Creates the trainer of a run; see `Trainer` for the arguments.
-
-    Raises:
-        SvslError: If a step-based learner is given another place to run its episodes.
-    """
-    if task is not None and run.config.step_based:
-        raise SvslError(f"{run.config.learner} acts step by step on this machine; leave out --backend")
-    return Trainer(run, checkpoint_s, workers, task)
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """Settings of PPO, readable without PyTorch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
+from typing import Self
 
 from svsl.learners.base import LearnerConfig, SearchSpace, require, shrunk
 
@@ -35,8 +34,7 @@ class PPOConfig(LearnerConfig):
     """Rollouts between tests."""
 
     def __post_init__(self) -> None:
-        for name in ("episodes", "environments", "batch", "epochs", "test_every"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        self.require_at_least(1, "episodes", "environments", "batch", "epochs", "test_every")
         require(
             self.batch >= 2 and self.rollout_steps % self.environments == 0 and self.rollout_steps >= self.batch,
             "rollout_steps",
@@ -52,11 +50,11 @@ class PPOConfig(LearnerConfig):
         """Returns the episodes of a run; the last rollout may add some."""
         return self.episodes
 
-    def scaled(self, scale: float, power: float) -> PPOConfig:
+    def scaled(self, scale: float, power: float) -> Self:
         """Returns the settings of a smaller run; there are no components, so both factors apply to the episodes."""
         return replace(self, episodes=shrunk(self.episodes, scale, 500, 1 + power))
 
-    def with_budget(self, episodes: float) -> PPOConfig:
+    def with_budget(self, episodes: float) -> Self:
         """Returns the settings of a run of about this many episodes."""
         return replace(self, episodes=max(1, round(episodes)))
 

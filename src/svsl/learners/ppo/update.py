@@ -4,8 +4,6 @@ For batches and layers of 64, PyTorch spends nearly all its time dispatching abo
 tenth of that. The result is that of `stable_baselines3.PPO.train` with its defaults; a test compares the two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
