@@ -1,7 +1,5 @@
 """Shared by several tests: random stacks, mixtures and models, and training of learners."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """PPO as a learner: its environment, exact resume, run folder and command line. Needs the extra `svsl[ppo]`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -31,7 +29,7 @@ pytest.importorskip("torch")
 pytest.importorskip("stable_baselines3")
 ppo = pytest.importorskip("svsl.learners.ppo.learner")
 
-# three rollouts of 512 steps: episodes go on from one to the next
+# three rollouts of 512 steps: episodes continue from one to the next
 SMALL = PPOConfig(episodes=7, rollout_steps=512, environments=4, batch=128, epochs=2, learning_rate=1e-3, test_every=2)
 
 
@@ -101,7 +99,7 @@ def test_the_policy_sees_normalised_observations() -> None:
 # ---- training and resuming ------------------------------------------------------------------------------------------
 
 
-def test_same_seed_same_policy_and_another_seed_another(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_policy_and_another_seed_another_one(tmp_path: Path) -> None:
     first, second = train(tmp_path / "a", config()), train(tmp_path / "b", config())
     assert first.product_path.name == "policy.safetensors"
     assert first.product_path.read_bytes() == second.product_path.read_bytes()
@@ -143,13 +141,13 @@ def test_the_update_is_that_of_stable_baselines3(monkeypatch: pytest.MonkeyPatch
         model.train()
         given = iter([places[o] for o in order])
         generator = SimpleNamespace(permutation=lambda count, given=given: next(given))
-        update(ours, rollout, generator, batch=64, epochs=3, learning_rate=1e-3, clip=0.2)  # type: ignore[arg-type]
+        update(ours, rollout, generator, settings)  # type: ignore[arg-type]
         assert np.abs(networks.vector - before).max() > 0.01, "theirs has moved the shared parameters"
         np.testing.assert_allclose(ours.vector, networks.vector, atol=2e-5)
         networks.first[:], networks.second[:], networks.steps = ours.first, ours.second, ours.steps
 
 
-def test_rows_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
+def test_rows_after_the_checkpoint_are_removed(tmp_path: Path) -> None:
     straight = train(tmp_path / "straight", config())
     run = Run.create(tmp_path / "run", config())
     Trainer(run).train(silent, stop=lambda: True)
@@ -160,7 +158,7 @@ def test_rows_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
     assert timeless(run) == timeless(straight)
 
 
-def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_network_is_rejected(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config())
     Trainer(run).train(silent, stop=lambda: True)
     other = Run(run.folder, config(settings=replace(SMALL, hidden=(32,))))
@@ -217,7 +215,7 @@ def test_train_eval_and_plot_from_the_command_line(capsys: pytest.CaptureFixture
     assert "run holds a policy of ppo, not a skill library" in capsys.readouterr().err
 
 
-def test_an_unfinished_run_can_be_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unfinished_run_can_be_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Run.create(tmp_path / "run", config())
     assert main(["eval", str(run.folder)]) == 2
     assert "has no trained policy yet" in capsys.readouterr().err
@@ -229,7 +227,7 @@ def test_an_unfinished_run_can_be_measured(tmp_path: Path, capsys: pytest.Captur
     assert (result["finished"], result["episodes"]) == (False, 2)
 
 
-def test_what_cannot_be_trained_is_refused_before_a_folder_is_made(
+def test_what_cannot_be_trained_is_rejected_before_a_folder_is_created(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for args, message in [
@@ -255,7 +253,7 @@ def test_the_core_never_imports_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_nothing_is_left_among_the_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_temporary_files_are_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     training()

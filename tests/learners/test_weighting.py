@@ -1,7 +1,5 @@
 """The rewards of the weight update against a loop over all pairs of episodes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -80,7 +78,7 @@ def test_rewards_are_those_of_the_double_loop(auxiliary: bool) -> None:
         np.testing.assert_allclose(rewards(log_weights), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_a_thinned_value_baseline_is_that_of_every_so_manieth_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thinned_value_baseline_is_evaluated_at_every_nth_episode(monkeypatch: pytest.MonkeyPatch) -> None:
     episodes = Episodes(1)
     monkeypatch.setattr(weighting, "_KERNEL_ENTRIES", 21 * 21 // 2 - 1)
     thinned = episodes.rewards()(LOG_WEIGHTS)
@@ -96,7 +94,7 @@ def test_thinning_leaves_every_component_a_value(monkeypatch: pytest.MonkeyPatch
     )
 
 
-def test_a_component_alone_where_returns_are_low_is_not_punished() -> None:
+def test_a_component_alone_where_returns_are_low_is_not_penalised() -> None:
     """Two components of the same shape, far apart: only what sets them off from their surroundings counts."""
     episodes = Episodes(2, (12, 12))
     contexts = episodes.mixture.contexts
@@ -112,7 +110,7 @@ def test_a_component_alone_where_returns_are_low_is_not_punished() -> None:
 
 
 def test_rewards_stay_finite_when_a_weight_has_all_but_vanished() -> None:
-    """The lost component's own episodes lie where no other has any density."""
+    """The lost component's own episodes are where no other has any density."""
     episodes = Episodes(4, (6, 6))
     contexts = episodes.mixture.contexts
     far = type(contexts).unconditional([[0.0, 0.0], [500.0, 0.0]], np.stack([contexts.chol[0]] * 2))
@@ -122,7 +120,7 @@ def test_rewards_stay_finite_when_a_weight_has_all_but_vanished() -> None:
 
 
 @pytest.mark.parametrize("shift", [1e8, 1.7e9])
-def test_contexts_far_from_zero_are_weighed_alike(shift: float) -> None:
+def test_the_origin_of_the_contexts_does_not_matter(shift: float) -> None:
     near, far = Episodes(4), Episodes(4)
     far.contexts = near.contexts + shift
     contexts = far.mixture.contexts

@@ -1,7 +1,5 @@
 """Stacks of linear Gaussians compared with SciPy, naive loops and Monte Carlo."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Sources of libraries, what is evaluated of them, and locks."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -93,7 +91,7 @@ with folder_lock(Path(), "busy"):
         pass
 
 
-def test_a_file_system_without_locks_is_used_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_can_still_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(handle: int, operation: int) -> None:
         raise OSError(38, "Function not implemented")
 

@@ -41,19 +41,12 @@ def shrunk(full: int, scale: float, least: int, power: float = 1.0) -> int:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """The part of a task that a learner sees.
+    """The part of a task that a learner sees."""
 
-    Attributes:
-        context_low: `(dc,)`.
-        context_high: `(dc,)`.
-        initial_mean: `(dt,)`, mean of a new component's parameters.
-        initial_cov: `(dt, dt)`.
-    """
-
-    context_low: Array
-    context_high: Array
-    initial_mean: Array
-    initial_cov: Array
+    context_low: Array  # (dc,)
+    context_high: Array  # (dc,)
+    initial_mean: Array  # (dt,), mean of a new component's parameters
+    initial_cov: Array  # (dt, dt)
 
     @classmethod
     def of(cls, task: Task) -> Self:
@@ -111,25 +104,15 @@ class Episodes:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a learner, for display.
+    """Progress of a learner, for display."""
 
-    Attributes:
-        component: Number of the component in training, from 1.
-        components: Components to train.
-        iteration: Iteration of that component.
-        iterations: Iterations of that component in total.
-        work: Share of all planned episodes already run, 0 to 1.
-        recent_return: Mean return of the newest episodes; NaN before the first.
-        counts: Named counters of failures and discarded components.
-    """
-
-    component: int
-    components: int
-    iteration: int
-    iterations: int
-    work: float
-    recent_return: float
-    counts: dict[str, int]
+    component: int  # number of the component in training, from 1
+    components: int  # components to train
+    iteration: int  # iteration of that component
+    iterations: int  # iterations of that component in total
+    work: float  # share of all planned episodes already run, 0 to 1
+    recent_return: float  # mean return of the newest episodes; NaN before the first
+    counts: dict[str, int]  # named counters of failures and discarded components
 
 
 class Trainable(Protocol):

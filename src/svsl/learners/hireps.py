@@ -37,17 +37,11 @@ class HiREPSConfig(FixedMixtureConfig):
 
 @dataclass(frozen=True)
 class Reweighting:
-    """The solution of an update.
+    """The solution of an update."""
 
-    Attributes:
-        weights: `(n, K)`, `p(episode i, option o)`, summing to one.
-        kl: Divergence of `p` from the episodes and their old responsibilities.
-        entropy: `-sum p log rho`, the bounded entropy.
-    """
-
-    weights: Array
-    kl: float
-    entropy: float
+    weights: Array  # (n, K), p(episode i, option o), summing to one
+    kl: float  # divergence of p from the episodes and their old responsibilities
+    entropy: float  # -sum p log rho, the bounded entropy
 
 
 def reweight(

@@ -60,19 +60,12 @@ class LaDiPSConfig(FixedMixtureConfig):
 
 @dataclass(frozen=True)
 class GatingStep:
-    """The solution of a gating step: `log pi(o|c) = keep log q(o|c) + gain A(c, o) + constant(c)`.
+    """The solution of a gating step: `log pi(o|c) = keep log q(o|c) + gain A(c, o) + constant(c)`."""
 
-    Attributes:
-        keep: Factor of the old log gating, 0 to 1.
-        gain: Factor of the expected returns.
-        kl: Divergence from the old gating, averaged over the contexts.
-        entropy: Entropy of the new gating, averaged over the contexts.
-    """
-
-    keep: float
-    gain: float
-    kl: float
-    entropy: float
+    keep: float  # factor of the old log gating, 0 to 1
+    gain: float  # factor of the expected returns
+    kl: float  # divergence from the old gating, averaged over the contexts
+    entropy: float  # entropy of the new gating, averaged over the contexts
 
 
 def gating_step(log_gating: Array, expected: Array, kl_bound: float, least_entropy: float) -> GatingStep:

@@ -77,6 +77,9 @@ _REACHER5 = SVSLConfig(
     components=40, iterations=250, alpha=1e-6, beta=15.0, beta_weight=15.0, min_weight=1e-5,
     expert_batch=60, buffer=513, draw_together=True,
 )  # fmt: skip
+_LADIPS_TABLE_TENNIS = LaDiPSConfig(
+    components=50, iterations=3000, history=30, kl_expert=0.01, kl_gating=0.02, gating_entropy=log(30)
+)
 
 # by task and learner; the first that agrees with the task options is the default
 PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
@@ -105,13 +108,7 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
         "tuned": Preset(LaDiPSConfig(components=60, iterations=2880, kl_expert=0.01, gating_entropy=log(5)))
     },
     ("beer-pong", "ladips"): {"paper": Preset(LaDiPSConfig(components=70, iterations=3300, gating_entropy=log(30)))},
-    ("table-tennis", "ladips"): {
-        "paper": Preset(
-            LaDiPSConfig(
-                components=50, iterations=3000, kl_expert=0.01, kl_gating=0.02, gating_entropy=log(30), history=30
-            )
-        )
-    },
+    ("table-tennis", "ladips"): {"paper": Preset(_LADIPS_TABLE_TENNIS)},
 }
 
 
@@ -127,11 +124,7 @@ def find_preset(
 ) -> Preset:
     """Returns a preset of a learner for a task; general defaults if the task has none.
 
-    Args:
-        task: Name of the task.
-        learner: Name of the learner.
-        name: Name of the preset; default the first that agrees with `task_options`, or else the first.
-        task_options: Given options of the task.
+    Without a `name` it is the first that agrees with the given task options, or else the first.
     """
     presets = PRESETS.get((task, learner)) or {"default": Preset(find_learner(learner).config())}
     if name is not None and name not in presets:
@@ -158,14 +151,8 @@ def make_training(
 ) -> Training:
     """Creates the learner called `name` on a task, at its start.
 
-    Args:
-        name: Name of the learner.
-        config: Its settings.
-        task: The task.
-        seed: Seed of all randomness.
-        workers: Simulation threads of a step-based learner (default: all cores, 0: no others).
-        base: Components to start with, of a learner that extends libraries.
-        freeze: Learn only the weights of `base`.
+    Only a step-based learner uses `workers`, its simulation threads (default: all cores, 0: no others). Only a learner
+    that extends libraries takes `base`, components to start with; with `freeze` it learns only their weights.
     """
     entry = find_learner(name)
     if entry.product == "policy":

@@ -17,18 +17,12 @@ class Quadratic:
 
     `z` are the whitened residuals of the Gaussian the model was fitted around, so the Gaussian's mean is at `z = 0`,
     its covariance is the identity, and `slope_k [x, 1]` is the gradient at the mean.
-
-    Attributes:
-        curvature: `(K, dy, dy)`, symmetric; positive where the model is concave.
-        slope: `(K, dy, dx + 1)`.
-        moment: `(K, dx + 1, dx + 1)`, mean of `[x, 1] [x, 1]^T` over the samples.
-        level: `(K,)`, the value at the mean input and `z = 0`.
     """
 
-    curvature: Array
-    slope: Array
-    moment: Array
-    level: Array
+    curvature: Array  # (K, dy, dy), symmetric; positive where the model is concave
+    slope: Array  # (K, dy, dx + 1)
+    moment: Array  # (K, dx + 1, dx + 1), mean of [x, 1] [x, 1]^T over the samples
+    level: Array  # (K,), the value at the mean input and z = 0
 
 
 def feature_count(dim: int) -> int:

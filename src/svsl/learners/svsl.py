@@ -14,8 +14,7 @@ import numpy as np
 from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, add_prefix, strip_prefix
 from svsl.learners.buffer import ReplayBuffer
 from svsl.learners.svsl_config import Schedule, SVSLConfig
-from svsl.learners.svsl_start import start_at_episode, start_at_random
-from svsl.learners.svsl_steps import Step, context_step, expert_step
+from svsl.learners.svsl_steps import Step, context_step, expert_step, start_at_episode, start_at_random
 from svsl.learners.trust_region import categorical_step
 from svsl.learners.weighting import WeightRewards
 from svsl.model.gaussians import Array, IntArray, LinearGaussian

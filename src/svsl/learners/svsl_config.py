@@ -118,17 +118,11 @@ class SVSLConfig(LearnerConfig):
 
 @dataclass(frozen=True)
 class Schedule:
-    """How each component starts, how long it is trained, and how many episodes that takes.
+    """How each component starts, how long it is trained, and how many episodes that takes."""
 
-    Attributes:
-        config: The resolved settings.
-        base: Components the learner starts with.
-        frozen: Components of the base that are never updated.
-    """
-
-    config: SVSLConfig
-    base: int = 0
-    frozen: int = 0
+    config: SVSLConfig  # resolved
+    base: int = 0  # components the learner starts with
+    frozen: int = 0  # components of the base that are never updated
 
     @property
     def batch_sizes(self) -> dict[str, int]:

@@ -18,17 +18,11 @@ _MAX_TRIALS = 100
 
 @dataclass(frozen=True)
 class StepInfo:
-    """Diagnostics of a step, per component `(K,)`.
+    """Diagnostics of a step, per component `(K,)`."""
 
-    Attributes:
-        kl: Divergence from the old distribution.
-        multiplier: The Lagrange multiplier `eta` of the bound; 0 where the bound does not bind.
-        ok: False where the step could not be computed and the old distribution was kept.
-    """
-
-    kl: Array
-    multiplier: Array
-    ok: BoolArray
+    kl: Array  # divergence from the old distribution
+    multiplier: Array  # the Lagrange multiplier eta of the bound; 0 where the bound does not bind
+    ok: BoolArray  # False where the step could not be computed and the old distribution was kept
 
 
 def gaussian_step(

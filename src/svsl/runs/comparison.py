@@ -35,23 +35,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Summary:
-    """A metric over the seeds of a group; NaN where there are too few seeds.
+    """A metric over the seeds of a group; NaN where there are too few seeds."""
 
-    Attributes:
-        seeds: Number of seeds that have the metric.
-        mean: Over seeds.
-        two_se: Two standard errors of the mean.
-        iqm: Interquartile mean: the mean of the middle half.
-        iqm_low: Lower end of its 95 % bootstrap interval.
-        iqm_high: Upper end.
-    """
-
-    seeds: int
-    mean: float
-    two_se: float
-    iqm: float
-    iqm_low: float
-    iqm_high: float
+    seeds: int  # number of seeds that have the metric
+    mean: float  # over seeds
+    two_se: float  # two standard errors of the mean
+    iqm: float  # interquartile mean: the mean of the middle half
+    iqm_low: float  # lower end of its 95 % bootstrap interval
+    iqm_high: float  # upper end
 
 
 @dataclass(frozen=True)

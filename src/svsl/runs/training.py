@@ -24,27 +24,16 @@ _REPORT_EVERY_S = 0.2
 
 @dataclass(frozen=True)
 class Status:
-    """The current state of a run, for a progress display.
+    """The current state of a run, for a progress display."""
 
-    Attributes:
-        progress: Progress of the learner.
-        episodes: Episodes run so far.
-        nonfinite: Episodes with a NaN or infinite return.
-        diverged: Episodes whose simulation diverged.
-        elapsed_s: Training time so far, over all interruptions.
-        episodes_per_s: Current speed.
-        remaining_s: Estimated time to the end; NaN if not yet known.
-        test: The newest row of metrics; None before the first.
-    """
-
-    progress: Progress
-    episodes: int
-    nonfinite: int
-    diverged: int
-    elapsed_s: float
-    episodes_per_s: float
-    remaining_s: float
-    test: MetricsRow | None
+    progress: Progress  # of the learner
+    episodes: int  # run so far
+    nonfinite: int  # episodes with a NaN or infinite return
+    diverged: int  # episodes whose simulation diverged
+    elapsed_s: float  # training time so far, over all interruptions
+    episodes_per_s: float  # since the start or the resume; NaN if not yet known
+    remaining_s: float  # estimated time to the end; NaN if not yet known
+    test: MetricsRow | None  # the newest row of metrics; None before the first
 
 
 class Trainer:

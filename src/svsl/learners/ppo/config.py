@@ -35,13 +35,9 @@ class PPOConfig(LearnerConfig):
 
     def __post_init__(self) -> None:
         self.require_at_least(1, "episodes", "environments", "batch", "epochs", "test_every")
-        require(
-            self.batch >= 2 and self.rollout_steps % self.environments == 0 and self.rollout_steps >= self.batch,
-            "rollout_steps",
-            f"a multiple of environments ({self.environments}) that is at least batch ({self.batch}, itself at least "
-            "2)",
-            self.rollout_steps,
-        )
+        good = self.batch >= 2 and self.rollout_steps % self.environments == 0 and self.rollout_steps >= self.batch
+        expected = f"a multiple of environments ({self.environments}), at least batch ({self.batch}, itself at least 2)"
+        require(good, "rollout_steps", expected, self.rollout_steps)
         for name in ("learning_rate", "discount", "gae_lambda", "clip"):
             require(0 < getattr(self, name) <= 1, name, "above 0 and at most 1", getattr(self, name))
         require(bool(self.hidden) and min(self.hidden) >= 1, "hidden", "sizes of at least 1", self.hidden)
@@ -57,7 +53,3 @@ class PPOConfig(LearnerConfig):
     def with_budget(self, episodes: float) -> Self:
         """Returns the settings of a run of about this many episodes."""
         return replace(self, episodes=max(1, round(episodes)))
-
-    def rollouts(self, episode_steps: int) -> int:
-        """Returns the number of rollouts, with episodes of `episode_steps` steps."""
-        return -(-self.episodes * episode_steps // self.rollout_steps)

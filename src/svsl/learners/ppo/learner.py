@@ -18,7 +18,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.policies import ActorCriticPolicy
-from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from stable_baselines3.common.vec_env import VecNormalize
 
 from svsl.errors import SvslError
 from svsl.learners.base import Arrays, Counters, Progress, add_prefix, strip_prefix
@@ -35,25 +35,32 @@ from svsl.tasks.steps import step_form
 
 
 class PPOTraining:
-    """PPO at work on a task; see `svsl.learners.base.PolicyTraining` for the contract.
-
-    Args:
-        config: The settings.
-        task: The task; it must have a step-based form.
-        seed: Seed of all randomness.
-        workers: Simulation threads (default: all cores, 0: no others).
-    """
+    """PPO at work on a task that has a step-based form; see `svsl.learners.base.PolicyTraining` for the contract."""
 
     nonfinite = diverged = 0  # failed simulations end their episodes
 
     def __init__(self, config: PPOConfig, task: Task, seed: int, workers: int | None = None) -> None:
         self.config, self.task, self.seed, self.workers = config, task, seed, workers
-        self.rollout, self.rollouts, self.recent_return = 0, config.rollouts(STEPS), float("nan")
+        self.rollout, self.rollouts = 0, -(-config.episodes * STEPS // config.rollout_steps)
+        self.recent_return = float("nan")
         arms = step_form(task, config.environments, workers)
         self.envs = ArmsVecEnv(arms, task, stream(seed, TASK_STREAM))
         self.normaliser = VecNormalize(self.envs, gamma=config.discount)
         with _one_torch_thread():  # several would round the initial networks differently
-            self.model = _make_model(config, self.normaliser, _torch_seed(seed, 0))
+            self.model = PPO(
+                "MlpPolicy",
+                self.normaliser,
+                learning_rate=config.learning_rate,
+                n_steps=config.rollout_steps // config.environments,
+                batch_size=config.batch,
+                n_epochs=config.epochs,
+                gamma=config.discount,
+                gae_lambda=config.gae_lambda,
+                clip_range=config.clip,
+                policy_kwargs={"net_arch": list(config.hidden)},
+                seed=_torch_seed(seed, 0),
+                device="cpu",
+            )
         self.networks = share_parameters(self.model.policy)
         self.model.set_logger(Logger(None, []))  # the default one would leave a temporary folder behind
         _, self._callback = self.model._setup_learn(self.rollouts * config.rollout_steps)
@@ -88,21 +95,14 @@ class PPOTraining:
 
     def advance(self) -> None:
         """Collects a rollout and learns from it."""
-        seed, model, config = self.seed, self.model, self.config
+        seed, model = self.seed, self.model
         self.envs.rng = stream(seed, TASK_STREAM, self.rollout)
         torch.manual_seed(_torch_seed(seed, 1 + self.rollout))
         self.envs.finished = []
         with _one_torch_thread():
             model.collect_rollouts(self.normaliser, self._callback, model.rollout_buffer, model.n_steps)
-        update(
-            self.networks,
-            rollout_of(model.rollout_buffer),
-            stream(seed, LEARNER_STREAM, 1 + self.rollout, 1),
-            batch=config.batch,
-            epochs=config.epochs,
-            learning_rate=config.learning_rate,
-            clip=config.clip,
-        )
+        rng = stream(seed, LEARNER_STREAM, 1 + self.rollout, 1)
+        update(self.networks, rollout_of(model.rollout_buffer), rng, self.config)
         if not np.isfinite(self.networks.vector).all():
             raise SvslError(
                 f"PPO's network became NaN after {self.episodes} episodes; start a new run with a lower --learning-rate"
@@ -136,12 +136,8 @@ class PPOTraining:
             "last_observation": model._last_obs,
             "last_start": np.asarray(model._last_episode_starts, dtype=np.uint8),
         }
-        counters: Counters = {
-            "rollout": self.rollout,
-            "adam_steps": self.networks.steps,
-            "recent_return": self.recent_return,
-        }
-        return arrays, counters
+        counts = {"rollout": self.rollout, "adam_steps": self.networks.steps}
+        return arrays, {**counts, "recent_return": self.recent_return}
 
     def restore(self, arrays: Arrays, counters: Mapping[str, Any]) -> None:
         """Continues from a `state`."""
@@ -201,23 +197,6 @@ class PPOTraining:
         with _one_torch_thread():
             numbers = *play(deterministic=True), *play(deterministic=False)
         return dict(zip(("return_mean", "success_rate", "return_sampled", "success_sampled"), numbers, strict=True))
-
-
-def _make_model(config: PPOConfig, envs: VecEnv, seed: int) -> PPO:
-    return PPO(
-        "MlpPolicy",
-        envs,
-        learning_rate=config.learning_rate,
-        n_steps=config.rollout_steps // config.environments,
-        batch_size=config.batch,
-        n_epochs=config.epochs,
-        gamma=config.discount,
-        gae_lambda=config.gae_lambda,
-        clip_range=config.clip,
-        policy_kwargs={"net_arch": list(config.hidden)},
-        seed=seed,
-        device="cpu",
-    )
 
 
 def share_parameters(policy: ActorCriticPolicy) -> Networks:
