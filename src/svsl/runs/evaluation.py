@@ -85,8 +85,8 @@ def stored_evaluation(
 ) -> Evaluation | None:
     """Returns the evaluation in the run folder; evaluates the run if it is missing or outdated.
 
-    It is stored together with the hash of the library or checkpoint it belongs to. Returns None
-    for a run without a trained component.
+    It is stored together with the hash of the library or checkpoint it belongs to. Returns None for a run without a
+    trained component.
     """
     learned = run.product_path if run.finished else run.checkpoint_path
     if not learned.exists():
