@@ -1,7 +1,5 @@
 """Tasks that fail in their 20th batch if a file in the current directory says so."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

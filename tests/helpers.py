@@ -1,7 +1,5 @@
 """Shared by several tests: random stacks, mixtures and models, and training of learners."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -48,6 +46,17 @@ def random_mixture(rng: np.random.Generator, count: int, dim_context: int, dim_p
         random_stack(rng, count, dim_context, 0),
         random_stack(rng, count, dim_parameters, dim_context),
     )
+
+
+def kl_divergence(new: LinearGaussian, old: LinearGaussian, x: Array) -> Array:
+    """`KL(new_k || old_k)` of each component, averaged over its inputs `x (K, n, dx)`: `(K,)`."""
+    dim = old.bias.shape[1]
+    inverse = np.linalg.inv(old.chol)
+    factor = inverse @ new.chol
+    shift = x @ (new.gain - old.gain).transpose(0, 2, 1) + (new.bias - old.bias)[:, None]
+    z = shift @ inverse.transpose(0, 2, 1)
+    log_det = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+    return 0.5 * ((factor**2).sum((1, 2)) - dim + (z**2).sum(2).mean(1)) - log_det
 
 
 def components_of(mixture: Mixture) -> list[Component]:

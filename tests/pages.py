@@ -24,7 +24,7 @@ from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.shipped import pretrained_names
 from svsl.runs.folder import Run
 from svsl.runs.sources import Source, config_of
-from svsl.runs.training import make_trainer
+from svsl.runs.training import Trainer
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path.name: path.read_text() for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
@@ -164,7 +164,7 @@ def _provide(words: Words) -> None:
         assert isinstance(config.settings, SVSLConfig)
         few = replace(config, settings=replace(config.settings, components=1, iterations=2))
         again = Run.create(Path(words[2]), few, overwrite=True)
-        assert not make_trainer(again).train(lambda status: None, lambda: True)
+        assert not Trainer(again).train(lambda status: None, lambda: True)
 
 
 def _look_and_leave(address: str) -> None:

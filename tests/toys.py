@@ -1,7 +1,5 @@
 """Small tasks with known optima."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from svsl import Outcome

@@ -1,7 +1,5 @@
 """Training from Python."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The rings of all components against a list of episodes each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,10 +11,7 @@ from svsl.model.gaussians import Array
 
 
 def make_buffer(size: int, components: int) -> ReplayBuffer:
-    buffer = ReplayBuffer(size, 2, 1)
-    for _ in range(components):
-        buffer.append_component()
-    return buffer
+    return ReplayBuffer(size, 2, 1, components)
 
 
 def append(buffer: ReplayBuffer, owners: list[int], numbers: list[float]) -> None:
@@ -44,7 +39,7 @@ def test_new_episodes_replace_the_oldest() -> None:
     np.testing.assert_array_equal(stored(buffer, 0), [2, 3, 4, 5])
 
 
-def test_of_more_episodes_than_fit_the_newest_stay() -> None:
+def test_the_newest_episodes_stay_when_more_arrive_than_fit() -> None:
     buffer = make_buffer(3, 2)
     append(buffer, [0, 1], [8, 9])
     append(buffer, [0] * 8 + [1], [*range(10, 18), 20])
@@ -95,7 +90,7 @@ def test_select_keeps_whole_rings_and_append_adds_an_empty_one() -> None:
     np.testing.assert_array_equal(stored(buffer, 2), [8])
 
 
-def test_a_restored_buffer_goes_on_alike_and_apart() -> None:
+def test_a_restored_buffer_continues_independently_of_the_original() -> None:
     buffer = make_buffer(3, 2)
     append(buffer, [0, 0, 1], [1, 2, 3])
     copy = ReplayBuffer(3, 2, 1)

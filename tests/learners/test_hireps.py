@@ -1,7 +1,5 @@
 """HiREPS: its dual against a general optimiser, its constraints, toy tasks, exact continuation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,7 +75,7 @@ def test_the_dual_finds_the_optimum_of_a_general_optimiser() -> None:
     np.testing.assert_allclose(solution.weights.ravel(), best.x, atol=3e-3)
 
 
-def test_an_entropy_bound_out_of_reach_gives_way_to_the_return() -> None:
+def test_an_entropy_bound_out_of_reach_is_dropped_in_favour_of_the_return() -> None:
     returns, features, log_rho, entropy = problem(300, 5, seed=1)
     strict = reweight(returns, features, log_rho, 0.05, 0.05 * entropy)
     assert strict.entropy > 0.06 * entropy
@@ -134,7 +132,7 @@ def test_options_without_weight_are_dropped_and_counted() -> None:
 
 
 @pytest.mark.parametrize("components", [2, 5])
-def test_the_heaviest_option_stays_however_high_the_least_weight(components: int) -> None:
+def test_the_heaviest_option_stays_whatever_min_weight_is(components: int) -> None:
     task = Unimodal()
     config = HiREPSConfig(components=components, iterations=5, kl=0.5, batch=200, min_weight=0.99)
     learner = HiREPS(config, space_of(task), stream(0))
@@ -172,6 +170,6 @@ def test_it_trains_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("change", "message"), [({"kl": 0.0}, "kl: expected above 0"), ({"kappa": 1.5}, "kappa"), ({"batch": 0}, "batch")]
 )
-def test_impossible_settings_are_refused(change: dict[str, float], message: str) -> None:
+def test_impossible_settings_are_rejected(change: dict[str, float], message: str) -> None:
     with pytest.raises(SvslError, match=message):
         replace(HiREPSConfig(), **change)  # type: ignore[arg-type]

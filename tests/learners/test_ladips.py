@@ -1,7 +1,5 @@
 """LaDiPS: the gating's problem against a general optimiser, its bounds after an update, toy tasks, continuation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +8,12 @@ import pytest
 from scipy.optimize import minimize
 
 import helpers
-from helpers import advance, space_of
+from helpers import advance, kl_divergence, space_of
 from svsl import SvslError, Task
 from svsl.cli import main
 from svsl.learners.ladips import LaDiPS, LaDiPSConfig, gating_step
 from svsl.learners.surrogates import fit_quadratic
-from svsl.model.gaussians import Array, kl_divergence
+from svsl.model.gaussians import Array
 from svsl.model.mixture import Mixture, log_normalised
 from svsl.model.random import stream
 from svsl.runs.folder import Run
@@ -87,7 +85,7 @@ def test_an_entropy_out_of_reach_is_approached_inside_the_trust_region() -> None
     assert step.entropy > 1.2 * entropy_of(log_q)
 
 
-def test_after_an_update_the_mixture_has_the_bounds_it_was_asked_for() -> None:
+def test_an_update_satisfies_the_bounds_of_the_settings() -> None:
     """Measured on the distributions themselves; the gating's contexts are a sample, so its bounds hold nearly."""
     task = Bimodal()
     config = LaDiPSConfig(
@@ -216,11 +214,11 @@ def test_it_trains_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> 
         ({"gating_entropy": 4.0}, "gating_entropy: expected at most log"),
     ],
 )
-def test_impossible_settings_are_refused(change: dict[str, float], message: str) -> None:
+def test_impossible_settings_are_rejected(change: dict[str, float], message: str) -> None:
     with pytest.raises(SvslError, match=message):
         replace(LaDiPSConfig(), **change)  # type: ignore[arg-type]
 
 
-def test_too_few_episodes_for_the_model_are_refused() -> None:
+def test_too_few_episodes_for_the_model_are_rejected() -> None:
     with pytest.raises(SvslError, match="batch and history: expected at least 63 episodes together"):
         LaDiPS(LaDiPSConfig(components=3, batch=10, history=6), space_of(Unimodal()), stream(0))

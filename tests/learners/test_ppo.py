@@ -1,7 +1,5 @@
 """PPO as a learner: its environment, exact resume, run folder and command line. Needs the extra `svsl[ppo]`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -21,7 +19,7 @@ from svsl.learners.ppo.update import Networks, update
 from svsl.model.random import stream
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
-from svsl.runs.training import Status, make_trainer
+from svsl.runs.training import Status, Trainer
 from svsl.show.plots.files import plot_run
 from svsl.tasks.base import uniform_contexts
 from svsl.tasks.reacher5 import STEPS, Reward
@@ -31,7 +29,7 @@ pytest.importorskip("torch")
 pytest.importorskip("stable_baselines3")
 ppo = pytest.importorskip("svsl.learners.ppo.learner")
 
-# three rollouts of 512 steps: episodes go on from one to the next
+# three rollouts of 512 steps: episodes continue from one to the next
 SMALL = PPOConfig(episodes=7, rollout_steps=512, environments=4, batch=128, epochs=2, learning_rate=1e-3, test_every=2)
 
 
@@ -49,7 +47,7 @@ def silent(status: Status) -> None:
 
 def train(folder: Path, run_config: RunConfig) -> Run:
     run = Run.create(folder, run_config)
-    assert make_trainer(run).train(silent)
+    assert Trainer(run).train(silent)
     return run
 
 
@@ -88,18 +86,20 @@ def test_arms_together_do_what_single_environments_do(reward: Reward) -> None:
     assert not np.array_equal(together.arms.goals, goals)
 
 
-def test_the_policy_sees_what_vec_normalize_shows_in_training() -> None:
+def test_the_policy_sees_normalised_observations() -> None:
     trainer = training()
     trainer.advance()
     raw = trainer.envs.arms.observe() * 3  # some beyond the clip
-    expected = trainer.model.policy.predict(trainer.normaliser.normalize_obs(raw), deterministic=True)[0]
-    np.testing.assert_array_equal(trainer.policy.act(raw, deterministic=True), expected)
+    statistics = trainer.normaliser.obs_rms
+    normalised = np.clip((raw - statistics.mean) / np.sqrt(statistics.var + 1e-8), -10, 10).astype(np.float32)
+    expected = trainer.model.policy.predict(normalised, deterministic=True)[0]
+    np.testing.assert_array_equal(trainer.act(raw, deterministic=True), expected)
 
 
 # ---- training and resuming ------------------------------------------------------------------------------------------
 
 
-def test_same_seed_same_policy_and_another_seed_another(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_policy_and_another_seed_another_one(tmp_path: Path) -> None:
     first, second = train(tmp_path / "a", config()), train(tmp_path / "b", config())
     assert first.product_path.name == "policy.safetensors"
     assert first.product_path.read_bytes() == second.product_path.read_bytes()
@@ -113,7 +113,7 @@ def test_stopped_after_any_rollout_it_ends_the_same(tmp_path: Path, reward: Rewa
     straight = train(tmp_path / "straight", config(reward))
     run = Run.create(tmp_path / "stopped", config(reward))
     rounds = 0
-    while not make_trainer(run).train(silent, stop=lambda: True):
+    while not Trainer(run).train(silent, stop=lambda: True):
         rounds += 1
         assert not run.finished
         run = Run.open(run.folder)
@@ -141,34 +141,34 @@ def test_the_update_is_that_of_stable_baselines3(monkeypatch: pytest.MonkeyPatch
         model.train()
         given = iter([places[o] for o in order])
         generator = SimpleNamespace(permutation=lambda count, given=given: next(given))
-        update(ours, rollout, generator, batch=64, epochs=3, learning_rate=1e-3, clip=0.2)  # type: ignore[arg-type]
+        update(ours, rollout, generator, settings)  # type: ignore[arg-type]
         assert np.abs(networks.vector - before).max() > 0.01, "theirs has moved the shared parameters"
         np.testing.assert_allclose(ours.vector, networks.vector, atol=2e-5)
         networks.first[:], networks.second[:], networks.steps = ours.first, ours.second, ours.steps
 
 
-def test_rows_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
+def test_rows_after_the_checkpoint_are_removed(tmp_path: Path) -> None:
     straight = train(tmp_path / "straight", config())
     run = Run.create(tmp_path / "run", config())
-    make_trainer(run).train(silent, stop=lambda: True)
+    Trainer(run).train(silent, stop=lambda: True)
     early = run.checkpoint_path.read_bytes()
-    make_trainer(run).train(silent, stop=lambda: True)
+    Trainer(run).train(silent, stop=lambda: True)
     run.checkpoint_path.write_bytes(early)  # as if it had been killed before the second checkpoint
-    assert make_trainer(run).train(silent)
+    assert Trainer(run).train(silent)
     assert timeless(run) == timeless(straight)
 
 
-def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_network_is_rejected(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config())
-    make_trainer(run).train(silent, stop=lambda: True)
+    Trainer(run).train(silent, stop=lambda: True)
     other = Run(run.folder, config(settings=replace(SMALL, hidden=(32,))))
     with pytest.raises(SvslError, match=r"settings.hidden \(32,\) instead of \(64, 64\)"):
-        make_trainer(other)
+        Trainer(other)
 
 
 def test_a_network_that_becomes_nan_stops_the_run(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config())
-    trainer = make_trainer(run)
+    trainer = Trainer(run)
     trainer.train(silent, stop=lambda: True)
     before = run.checkpoint_path.read_bytes()
     trainer.training.networks.first[:] = np.nan  # type: ignore[attr-defined]
@@ -215,19 +215,19 @@ def test_train_eval_and_plot_from_the_command_line(capsys: pytest.CaptureFixture
     assert "run holds a policy of ppo, not a skill library" in capsys.readouterr().err
 
 
-def test_an_unfinished_run_can_be_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unfinished_run_can_be_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Run.create(tmp_path / "run", config())
     assert main(["eval", str(run.folder)]) == 2
     assert "has no trained policy yet" in capsys.readouterr().err
     with pytest.raises(SvslError, match="nothing to draw yet"):
         plot_run(run)
-    make_trainer(run).train(silent, stop=lambda: True)
+    Trainer(run).train(silent, stop=lambda: True)
     assert main(["eval", str(run.folder), "--json", "--contexts", "5"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["finished"], result["episodes"]) == (False, 2)
 
 
-def test_what_cannot_be_trained_is_refused_before_a_folder_is_made(
+def test_what_cannot_be_trained_is_rejected_before_a_folder_is_created(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for args, message in [
@@ -253,7 +253,7 @@ def test_the_core_never_imports_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_nothing_is_left_among_the_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_temporary_files_are_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     training()

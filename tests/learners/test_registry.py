@@ -1,7 +1,5 @@
 """Every registered learner keeps the protocol: shapes, exact continuation, progress, an end, and its budget."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from importlib.util import find_spec
 from typing import Any
@@ -51,7 +49,7 @@ def test_every_learner_is_tested_here() -> None:
             assert type(preset.settings) is find_learner(learner).config
 
 
-def test_an_unknown_learner_or_preset_is_refused() -> None:
+def test_an_unknown_learner_or_preset_is_rejected() -> None:
     with pytest.raises(SvslError, match="unknown learner 'nobody'; known learners: svsl, hireps, ladips, ppo"):
         find_preset("planar-reacher", "nobody")
     with pytest.raises(SvslError, match="unknown preset 'fast'; presets of svsl for beer-pong: paper, efficient"):
@@ -86,7 +84,7 @@ def test_every_state_continues_bit_for_bit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EPISODIC)
-def test_the_budget_is_what_is_asked_for(name: str) -> None:
+def test_a_learner_asks_for_the_planned_episodes(name: str) -> None:
     task = Unimodal()
     learner, asked = make(name, task), 0
     while not learner.done:

@@ -1,7 +1,5 @@
 """The quadratic fit against known quadratics and the naive regression, and on degenerate samples."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 
@@ -10,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import few_examples, random_stack, whitened_model
+from helpers import few_examples, kl_divergence, random_stack, whitened_model
 from svsl.bench import reference
 from svsl.learners.surrogates import Quadratic, feature_count, fit_quadratic
 from svsl.learners.trust_region import gaussian_step
-from svsl.model.gaussians import Array, LinearGaussian, kl_divergence
+from svsl.model.gaussians import Array, LinearGaussian
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class RandomQuadratic:
     x_part: Array
 
     @classmethod
-    def draw(cls, rng: np.random.Generator, count: int, dim_y: int, dim_x: int) -> RandomQuadratic:
+    def draw(cls, rng: np.random.Generator, count: int, dim_y: int, dim_x: int) -> "RandomQuadratic":
         q = rng.standard_normal((count, dim_y, dim_y))
         return cls(
             q + q.transpose(0, 2, 1),  # indefinite
@@ -90,7 +88,7 @@ def test_the_sign_of_the_curvature_and_the_slope() -> None:
 
 @few_examples(8)
 @given(seed=st.integers(0, 10**6), dim_y=st.integers(1, 4), dim_x=st.integers(0, 2))
-def test_the_fit_to_what_is_no_quadratic_is_the_naive_one(seed: int, dim_y: int, dim_x: int) -> None:
+def test_the_fit_to_other_functions_matches_the_naive_one(seed: int, dim_y: int, dim_x: int) -> None:
     rng = np.random.default_rng(seed)
     stack = random_stack(rng, 2, dim_y, dim_x, condition=100)
     x, y = draw_samples(rng, stack, 2 * feature_count(dim_y + dim_x))
@@ -180,7 +178,7 @@ def test_collinear_parameters() -> None:
     assert step_obeys_the_bound(stack, model, x)
 
 
-def test_one_sample_over_and_over_teaches_nothing() -> None:
+def test_a_single_repeated_sample_teaches_nothing() -> None:
     stack = random_stack(np.random.default_rng(8), 1, 2, 1)
     x, y = np.full((1, 20, 1), 0.7), np.broadcast_to([0.1, -0.4], (1, 20, 2))
     model = fit_quadratic(stack, x, y, np.full((1, 20), -3.7))

@@ -1,7 +1,5 @@
 """The SVSL learner on tasks with known optima, its bookkeeping, and its exact continuation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -129,7 +127,7 @@ def test_planned_episodes_with_shorter_training_from_stored_episodes(from_scratc
     assert asked == 3 * learner.schedule.batch_sizes["fill"] + each * (sum(iterations) + together)
 
 
-def test_a_component_starts_at_a_good_episode_beside_what_is_covered_little() -> None:
+def test_a_warm_start_is_at_a_good_episode_near_sparsely_covered_contexts() -> None:
     """Against a brute-force search, on buffers filled by hand."""
     task = Unimodal()
     learner = SVSL(replace(TINY, from_scratch=2), space_of(task), stream(0))
@@ -140,7 +138,7 @@ def test_a_component_starts_at_a_good_episode_beside_what_is_covered_little() ->
     buffer.contexts[1] *= 0.5
     buffer.parameters[:], buffer.returns[:] = rng.random(buffer.parameters.shape), rng.random(buffer.returns.shape)
     buffer.filled[1] = buffer.size - 5
-    buffer.contexts[1, -5:], buffer.returns[1, -5:] = 0.0, 99.0  # empty places are no episodes
+    buffer.contexts[1, -5:], buffer.returns[1, -5:] = 0.0, 99.0  # empty slots are not episodes
     same_draws = stream(0)
     same_draws.bit_generator.state = learner.rng.bit_generator.state
     width = task.context_high - task.context_low
@@ -207,7 +205,7 @@ def test_a_component_in_a_local_optimum_is_deleted(factor: float, others: float,
     learner.expert_buffer.returns[:] = [[others], [newest]]
     learner.tell(np.where(learner._asked[0] == 0, others, newest))
     assert learner.deleted == deleted
-    assert learner.finished == 2
+    assert learner.milestone == 2
     mixture = learner.mixture()
     assert mixture is not None
     assert len(mixture) == 2 - deleted
@@ -277,7 +275,7 @@ def test_every_state_continues_bit_for_bit(config: SVSLConfig) -> None:
     helpers.assert_continues_bit_for_bit(lambda seed: SVSL(config, space_of(task), stream(seed)), task)
 
 
-def test_hopeless_targets_leave_the_component_as_it_was() -> None:
+def test_uninformative_targets_leave_the_component_unchanged() -> None:
     """A surrogate without information (equal targets) must not move the mean; overflowing targets must not move it."""
     task = Unimodal()
     learner = SVSL(replace(TINY, auxiliary=False, alpha=0.0), space_of(task), stream(0))
@@ -314,12 +312,12 @@ def test_hopeless_targets_leave_the_component_as_it_was() -> None:
         ({"min_weight": 1.0}, "min_weight: expected at least 0 and below 1"),
     ],
 )
-def test_impossible_settings_are_refused(change: dict[str, float], message: str) -> None:
+def test_impossible_settings_are_rejected(change: dict[str, float], message: str) -> None:
     with pytest.raises(SvslError, match=message):
         replace(TINY, **change)  # type: ignore[arg-type]
 
 
-def test_settings_that_do_not_fit_the_task_are_refused() -> None:
+def test_settings_that_do_not_fit_the_task_are_rejected() -> None:
     space = space_of(Unimodal())
     with pytest.raises(SvslError, match="buffer: expected at least the 21 features"):
         replace(TINY, buffer=20).resolved(space)

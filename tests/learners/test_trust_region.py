@@ -1,7 +1,5 @@
 """The trust-region steps against the dual minimised by scipy, brute force, and what a maximum must satisfy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +9,11 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from helpers import few_examples, random_stack, whitened_model
+from helpers import few_examples, kl_divergence, random_stack, whitened_model
 from svsl.bench import reference
 from svsl.learners.surrogates import Quadratic
 from svsl.learners.trust_region import categorical_step, gaussian_step
-from svsl.model.gaussians import Array, LinearGaussian, kl_divergence
+from svsl.model.gaussians import Array, LinearGaussian
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Problem:
     def model(self) -> Quadratic:
         return whitened_model(self.old, self.q, self.a, self.b, self.x)
 
-    def one(self, k: int) -> Problem:
+    def one(self, k: int) -> "Problem":
         chosen = slice(k, k + 1)
         return Problem(self.old.select(np.array([k])), self.q[chosen], self.a[chosen], self.b[chosen], self.x[chosen])
 
@@ -114,7 +112,7 @@ def test_the_step_on_ill_conditioned_problems_is_the_naive_one(seed: int, signs:
     assert_same_as_naive(problem, 0.1, 0.01, tolerance=1e-4)
 
 
-def test_one_sharp_direction_and_one_flat_one_that_rises() -> None:
+def test_one_sharp_and_one_flat_rising_direction() -> None:
     """By hand: nothing is the same under a change of sign, of the axes or of the two ends of the KL."""
     old = LinearGaussian.unconditional([[1.0, -2.0]], np.diag([2.0, 0.1])[None])
     problem = Problem(old, np.diag([5.0, 0.0])[None], np.zeros((1, 2, 0)), np.array([[0.0, 3.0]]), np.empty((1, 1, 0)))
@@ -129,7 +127,7 @@ def test_one_sharp_direction_and_one_flat_one_that_rises() -> None:
     assert_same_as_naive(problem, 0.2, 0.05)
 
 
-def test_without_need_of_the_bound_the_step_ends_at_the_optimum() -> None:
+def test_the_step_ends_at_the_optimum_if_the_bound_does_not_bind() -> None:
     rng = np.random.default_rng(1)
     old = random_stack(rng, 1, 3, 1)
     target = random_stack(rng, 1, 3, 1)
@@ -221,7 +219,7 @@ def test_a_flat_model_without_entropy_moves_nothing() -> None:
     np.testing.assert_allclose(new.chol, old.chol, rtol=1e-12, atol=1e-12)
 
 
-def test_a_flat_model_with_entropy_widens_all_directions_alike() -> None:
+def test_a_flat_model_with_entropy_widens_all_directions_equally() -> None:
     old = random_stack(np.random.default_rng(5), 1, 3, 0)
     flat = Quadratic(np.zeros((1, 3, 3)), np.zeros((1, 3, 1)), np.ones((1, 1, 1)), np.zeros(1))
     new, _ = gaussian_step(old, flat, 1.0, 0.01)
@@ -254,12 +252,12 @@ def test_the_categorical_step_is_the_brute_force_optimum(
         return float(-np.exp(log_p) @ (rewards - entropy_coef * log_p))
 
     constraint = {"type": "ineq", "fun": lambda logits: kl_bound - categorical_kl(log_softmax(logits), log_old)}
-    found = minimize(loss, log_old, method="SLSQP", constraints=[constraint], options={"ftol": 1e-13, "maxiter": 500})
+    optimum = minimize(loss, log_old, method="SLSQP", constraints=[constraint], options={"ftol": 1e-13, "maxiter": 500})
     log_new = categorical_step(log_old, rewards, entropy_coef, kl_bound)
     assert np.exp(log_new).sum() == pytest.approx(1, abs=1e-12)
     assert categorical_kl(log_new, log_old) <= kl_bound * (1 + 1e-6)
-    assert loss(log_new) == pytest.approx(found.fun, abs=1e-6)
-    np.testing.assert_allclose(np.exp(log_new), np.exp(log_softmax(found.x)), atol=1e-3)
+    assert loss(log_new) == pytest.approx(optimum.fun, abs=1e-6)
+    np.testing.assert_allclose(np.exp(log_new), np.exp(log_softmax(optimum.x)), atol=1e-3)
 
 
 def test_the_categorical_step_on_a_grid() -> None:
@@ -284,7 +282,7 @@ def test_the_categorical_bound_binds_and_removed_components_stay_removed() -> No
     np.testing.assert_allclose(log_new[kept], categorical_step(log_old[kept], np.array([5.0, 0.0]), 0.1, 0.02))
 
 
-def test_the_categorical_step_without_need_of_its_bound_is_a_softmax() -> None:
+def test_the_categorical_step_is_a_softmax_if_the_bound_does_not_bind() -> None:
     rewards = np.array([1.0, -2.0, 0.5])
     new = categorical_step(np.log([0.3, 0.3, 0.4]), rewards, 2.0, 50.0)
     np.testing.assert_allclose(new, log_softmax(rewards / 2.0), atol=1e-12)

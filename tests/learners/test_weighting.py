@@ -1,7 +1,5 @@
 """The rewards of the weight update against a loop over all pairs of episodes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +8,14 @@ from numpy.typing import NDArray
 
 from helpers import components_of, random_mixture
 from svsl.bench import reference
-from svsl.learners import weighting
+from svsl.learners import base, weighting
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.learners.weighting import WeightRewards
 from svsl.model.gaussians import Array, IntArray, LinearGaussian
 from svsl.model.mixture import Mixture
 
 ALPHA, BETA = 0.3, 1.1
-SCALE = np.array([0.7, 2.0])
+SCALE = (0.7, 2.0)
 
 
 class Episodes:
@@ -31,16 +30,9 @@ class Episodes:
         self.returns: Array = -self.owners - self.contexts[:, 0] ** 2 - np.abs(self.parameters[:, 1])
 
     def rewards(self, auxiliary: bool = True) -> WeightRewards:
+        config = SVSLConfig(alpha=ALPHA, beta=BETA, auxiliary=auxiliary, context_scale=SCALE)
         return WeightRewards(
-            self.mixture,
-            self.owners,
-            self.contexts,
-            self.parameters,
-            self.returns,
-            alpha=ALPHA,
-            beta=BETA,
-            auxiliary=auxiliary,
-            context_scale=SCALE,
+            config, self.mixture, self.owners, base.Episodes(self.contexts, self.parameters), self.returns
         )
 
     def naive_rewards(self, log_weights: Array, auxiliary: bool = True, stride: int = 1) -> Array:
@@ -86,7 +78,7 @@ def test_rewards_are_those_of_the_double_loop(auxiliary: bool) -> None:
         np.testing.assert_allclose(rewards(log_weights), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_a_thinned_value_baseline_is_that_of_every_so_manieth_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thinned_value_baseline_is_evaluated_at_every_nth_episode(monkeypatch: pytest.MonkeyPatch) -> None:
     episodes = Episodes(1)
     monkeypatch.setattr(weighting, "_KERNEL_ENTRIES", 21 * 21 // 2 - 1)
     thinned = episodes.rewards()(LOG_WEIGHTS)
@@ -102,7 +94,7 @@ def test_thinning_leaves_every_component_a_value(monkeypatch: pytest.MonkeyPatch
     )
 
 
-def test_a_component_alone_where_returns_are_low_is_not_punished() -> None:
+def test_a_component_alone_where_returns_are_low_is_not_penalised() -> None:
     """Two components of the same shape, far apart: only what sets them off from their surroundings counts."""
     episodes = Episodes(2, (12, 12))
     contexts = episodes.mixture.contexts
@@ -111,14 +103,14 @@ def test_a_component_alone_where_returns_are_low_is_not_punished() -> None:
     episodes.mixture = Mixture(np.log([0.5, 0.5]), far, experts)
     noise = np.random.default_rng(3).standard_normal((12, 2))
     episodes.contexts = np.concatenate([noise, noise + np.array([500.0, 0.0])])
-    episodes.parameters = experts.means(episodes.contexts)[:, 0]
+    episodes.parameters = episodes.mixture.component_means(episodes.contexts, np.zeros(24, dtype=np.intp))
     episodes.returns = np.repeat([-1.0, -100.0], 12)
     rewards = episodes.rewards()(episodes.mixture.log_weights)
     assert rewards[0] == pytest.approx(rewards[1], abs=1e-9)
 
 
 def test_rewards_stay_finite_when_a_weight_has_all_but_vanished() -> None:
-    """The lost component's own episodes lie where no other has any density."""
+    """The lost component's own episodes are where no other has any density."""
     episodes = Episodes(4, (6, 6))
     contexts = episodes.mixture.contexts
     far = type(contexts).unconditional([[0.0, 0.0], [500.0, 0.0]], np.stack([contexts.chol[0]] * 2))
@@ -128,7 +120,7 @@ def test_rewards_stay_finite_when_a_weight_has_all_but_vanished() -> None:
 
 
 @pytest.mark.parametrize("shift", [1e8, 1.7e9])
-def test_contexts_far_from_zero_are_weighed_alike(shift: float) -> None:
+def test_the_origin_of_the_contexts_does_not_matter(shift: float) -> None:
     near, far = Episodes(4), Episodes(4)
     far.contexts = near.contexts + shift
     contexts = far.mixture.contexts

@@ -1,7 +1,5 @@
 """Pruned and merged libraries with known answers, and the table that is read back."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace
@@ -67,7 +65,7 @@ def test_components_that_are_not_missed_are_dropped() -> None:
     )
 
 
-def test_another_way_of_succeeding_is_not_given_up() -> None:
+def test_the_only_component_of_a_mode_is_kept() -> None:
     even, success = [[1 / 3] * 3] * 2, [[1, 1, 1]] * 2
     modes = [["over", "over", "under"]] * 2
     kept = needed_components(repertoire_of(even, success, modes))

@@ -1,6 +1,4 @@
-"""The skill library: queries against the mixture's definition, files that must be refused."""
-
-from __future__ import annotations
+"""The skill library: queries against the mixture's definition, files that must be rejected."""
 
 import json
 import subprocess

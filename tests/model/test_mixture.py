@@ -1,7 +1,5 @@
 """The mixture compared with naive loops, quadrature and sample frequencies."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

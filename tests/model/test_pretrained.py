@@ -1,7 +1,5 @@
 """The shipped libraries exist, are small, and perform as their metadata says."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random generators restored from arrays, and independent streams."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

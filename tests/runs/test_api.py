@@ -1,7 +1,5 @@
 """Training from Python."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +23,19 @@ def same(first: SkillLibrary, second: SkillLibrary) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-def test_it_is_what_the_command_trains() -> None:
+def test_python_and_the_command_train_the_same_library() -> None:
     assert main(["train", "toys:Unimodal", "--seed", "3", *FLAGS, "--out", "run"]) == 0
-    wanted = SkillLibrary.load("run/library.safetensors")
-    assert same(svsl.train("toys:Unimodal", seed=3, **SMALL), wanted)
+    expected = SkillLibrary.load("run/library.safetensors")
+    assert same(svsl.train("toys:Unimodal", seed=3, **SMALL), expected)
     library = svsl.train(Unimodal(), seed=3, **SMALL)
-    assert same(library, wanted)
+    assert same(library, expected)
     assert library.metadata["task"] == "toys:Unimodal"
-    assert not same(svsl.train(Unimodal(), seed=4, **SMALL), wanted)
-    assert same(svsl.train("toys:Unimodal", seed=3, out="run", **SMALL), wanted), "a finished run is loaded"
+    assert not same(svsl.train(Unimodal(), seed=4, **SMALL), expected)
+    assert same(svsl.train("toys:Unimodal", seed=3, out="run", **SMALL), expected), "a finished run is loaded"
 
 
-def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    wanted = svsl.train(Unimodal(), **SMALL)
+def test_a_stopped_run_is_resumed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = svsl.train(Unimodal(), **SMALL)
 
     class Impatient(Unimodal):
         calls = 0
@@ -55,7 +53,7 @@ def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert Path("stopped/checkpoint.safetensors").exists()
     assert not Path("stopped/library.safetensors").exists()
     task = Unimodal()
-    assert same(svsl.train(task, out="stopped", progress=True, **SMALL), wanted)
+    assert same(svsl.train(task, out="stopped", progress=True, **SMALL), expected)
     assert "component 2/2" in capsys.readouterr().err
     assert main(["eval", "stopped", "--contexts", "20"]) == 0
 
@@ -96,12 +94,12 @@ def test_another_run_is_never_overwritten() -> None:
     assert not Path("never").exists()
 
 
-def test_a_learner_of_policies_is_refused() -> None:
+def test_a_learner_of_policies_is_rejected() -> None:
     with pytest.raises(SvslError, match="ppo does not learn a skill library"):
         svsl.train("reacher5", learner="ppo")
 
 
-def test_a_run_with_options_of_any_json_type_finds_itself_again() -> None:
+def test_a_run_with_options_of_any_json_type_recognises_itself() -> None:
     options = {"place": (0.5, 1), "nested": {"low": [1.0, (2, 3)]}}
     library = svsl.train("toys:with_sequences", task_options=options, out="run", **SMALL)
     assert same(svsl.train("toys:with_sequences", task_options=options, out="run", **SMALL), library)
@@ -131,7 +129,7 @@ def test_renamed_settings_are_still_accepted() -> None:
     assert not config.differences(RunConfig.from_json(path.read_text()))
 
 
-def test_without_a_folder_nobody_is_told_to_resume() -> None:
+def test_errors_without_a_folder_do_not_suggest_resuming() -> None:
     with pytest.raises(SvslError, match="ZeroDivisionError: the robot is on fire") as caught:
         svsl.train(Crashes(), **SMALL)
     assert "resume" not in str(caught.value)

@@ -1,7 +1,5 @@
 """Groups of seeds: who belongs together, and statistics with known answers."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -137,7 +135,7 @@ def test_a_finished_run_keeps_its_last_value_an_unfinished_one_has_none() -> Non
     assert set(curve.seeds[late]) == {2}
     alone = learning_curve(Group("g", (long, open_end, run_with("none", [], False, 3))), "return_mean")
     assert alone is not None
-    assert np.isnan(alone.mean[alone.episodes > 400]).all(), "one of three seeds is no curve"
+    assert np.isnan(alone.mean[alone.episodes > 400]).all(), "one of three seeds is not a curve"
     assert learning_curve(Group("g", (short,)), "no_such_metric") is None
     few = Group("g", (long, run_with("none1", [], False, 4), run_with("none2", [], False, 5)))
     assert learning_curve(few, "return_mean") is None
@@ -154,7 +152,7 @@ def test_the_drawing_shows_the_curve_and_its_band() -> None:
     assert band[:, 1].max() == pytest.approx(2.5 + 2 * np.std(range(4), ddof=1) / 2)
 
 
-def test_an_evaluation_is_made_once_for_each_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_library_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     run = trained("run", CONFIG)
     numbers = run_numbers(run, 50)
     assert numbers["return_mean"] != run.read_metrics()[-1]["return_mean"], "the evaluation's, not the last test's"
@@ -204,9 +202,9 @@ def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     assert float(table[0]["mean"]) == summary["mean"]
     assert Path("curves.png").read_bytes().startswith(b"\x89PNG")
     assert main(command) == 0
-    shown = capsys.readouterr().out
-    assert "4 seeds, 1 unfinished" in " ".join(shown.split())
-    assert "[n/a]" in shown
+    printed = capsys.readouterr().out
+    assert "4 seeds, 1 unfinished" in " ".join(printed.split())
+    assert "[n/a]" in printed
     assert main([*command, "--panels", "reward"]) == 2
     assert "has no option 'reward'; its options: none" in capsys.readouterr().err
     assert main([*command, "--metrics", "speed"]) == 2
@@ -214,8 +212,8 @@ def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     for out, message in (("x.foo", "ends in .png, .pdf, .svg,"), ("a0", "got the folder 'a0'")):
         assert main(["compare", "a0", "a1", "--contexts", "51", "--out", out]) == 2
         assert message in capsys.readouterr().err
-    kept = json.loads(Path("a0/evaluation.json").read_text())
-    assert kept["made_for"]["contexts"] == 50, "refused before anything was evaluated"
+    stored = json.loads(Path("a0/evaluation.json").read_text())
+    assert stored["made_for"]["contexts"] == 50, "rejected before anything was evaluated"
     assert main(["compare"]) == 2
     assert "compare what?" in capsys.readouterr().err
 
@@ -225,6 +223,6 @@ def test_tables_are_not_cut_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> Non
     for heading in ("metric", "a" * 70, "b" * 70):
         table.add_column(heading)
     print_table(table)
-    shown = capsys.readouterr().out
-    assert "a" * 70 in shown
-    assert "b" * 70 in shown
+    printed = capsys.readouterr().out
+    assert "a" * 70 in printed
+    assert "b" * 70 in printed

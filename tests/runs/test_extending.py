@@ -1,7 +1,5 @@
 """Adding components to a finished library: old skills stay, new ones come, also on a changed task."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,7 +78,7 @@ def test_the_old_components_are_filled_once_and_only_the_newest_moves_between_th
 
 
 @pytest.mark.parametrize("freeze", [True, False])
-def test_the_planned_work_is_the_work_done(freeze: bool) -> None:
+def test_the_planned_episodes_are_those_run(freeze: bool) -> None:
     task = Unimodal()
     learner = SVSL(replace(TINY, components=3), space_of(task), stream(0), random_mixture(stream(1), 4, 2, 3), freeze)
     assert learner.progress.work == 0
@@ -141,8 +139,8 @@ def test_the_second_way_is_added_to_a_library_that_knows_the_first() -> None:
     def modes(mixture: Mixture) -> set[int]:
         likely = np.exp(mixture.log_gating(contexts)) > 0.05
         of = [mixture.component_means(contexts, np.full(9, k)) for k in range(len(mixture))]
-        found = np.stack([task.evaluate(contexts, means, stream(0)).info["mode"] for means in of], axis=1)
-        return set(found[likely].tolist())
+        mode_of = np.stack([task.evaluate(contexts, means, stream(0)).info["mode"] for means in of], axis=1)
+        return set(mode_of[likely].tolist())
 
     base = trained(task, config).mixture()
     assert base is not None
@@ -151,7 +149,7 @@ def test_the_second_way_is_added_to_a_library_that_knows_the_first() -> None:
     assert modes(learner._current) == {0, 1}
 
 
-def test_on_a_changed_task_new_skills_come_and_old_ones_are_light_but_there() -> None:
+def test_on_a_changed_task_new_components_are_added_and_old_ones_become_light() -> None:
     before, after = moved(), moved(1.0)
     config = SVSLConfig(components=2, iterations=300, alpha=1e-4, kl_expert=0.1, kl_weight=0.5)
     base = trained(before, config).mixture()
@@ -235,7 +233,7 @@ def hand_made(context_dim: int, parameter_dim: int, metadata: dict[str, str]) ->
     SkillLibrary(mixture, -box, box, metadata).save("made.safetensors")
 
 
-def test_what_cannot_be_extended_gets_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_extended_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def error(*args: str) -> str:
         assert main(["extend", *args]) == 2
         out, err = capsys.readouterr()

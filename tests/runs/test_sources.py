@@ -1,7 +1,5 @@
 """Sources of libraries, what is evaluated of them, and locks."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -16,9 +14,8 @@ from svsl.evaluation.result import Evaluation
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs.config import RunConfig
 from svsl.runs.evaluation import evaluate_run, evaluate_source
-from svsl.runs.folder import Run
-from svsl.runs.locks import folder_lock
-from svsl.runs.sources import open_source
+from svsl.runs.folder import Run, folder_lock
+from svsl.runs.sources import config_of, open_source, seed_of, task_of
 from svsl.runs.training import Trainer
 from toys import Bimodal
 
@@ -37,9 +34,9 @@ def test_a_run_a_file_and_a_shipped_name_are_sources() -> None:
     assert by_folder.run is not None
     assert by_folder.run.folder == run.folder
     assert by_file.run is None
-    assert (by_folder.seed, by_file.seed) == (3, 3)
-    assert by_folder.config == by_file.config == CONFIG
-    assert isinstance(by_file.task(), Bimodal)
+    assert seed_of(by_folder.library) == seed_of(by_file.library) == 3
+    assert config_of(by_folder.library, by_folder.run) == config_of(by_file.library) == CONFIG
+    assert isinstance(task_of(by_file.library), Bimodal)
     assert open_source("beer-pong").library.metadata == load_pretrained("beer-pong").metadata
 
 
@@ -77,7 +74,7 @@ def test_an_evaluation_keeps_its_json_and_can_be_read_back(monkeypatch: pytest.M
 def test_a_killed_process_releases_its_lock() -> None:
     code = """
 from pathlib import Path
-from svsl.runs.locks import folder_lock
+from svsl.runs.folder import folder_lock
 with folder_lock(Path(), "busy"):
     print("locked", flush=True)
     input()
@@ -94,7 +91,7 @@ with folder_lock(Path(), "busy"):
         pass
 
 
-def test_a_file_system_without_locks_is_used_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_can_still_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(handle: int, operation: int) -> None:
         raise OSError(38, "Function not implemented")
 

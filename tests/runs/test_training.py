@@ -1,7 +1,5 @@
 """Runs on disk: interruption at any moment, bad returns, full disks, broken files."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json
@@ -54,7 +52,7 @@ def stamp(path: Path) -> int:
     return path.stat().st_mtime_ns if path.exists() else 0
 
 
-def test_same_seed_same_library_and_another_seed_another(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_library_and_another_seed_another_one(tmp_path: Path) -> None:
     first, second = train(tmp_path / "a", config()), train(tmp_path / "b", config())
     assert first.library_path.read_bytes() == second.library_path.read_bytes()
     assert timeless(first.read_metrics()) == timeless(second.read_metrics())
@@ -96,7 +94,7 @@ def test_killed_at_random_moments_it_ends_the_same(tmp_path: Path) -> None:
     assert timeless(killed.read_metrics()) == timeless(straight.read_metrics())
 
 
-def test_ctrl_c_saves_and_resume_goes_on(tmp_path: Path) -> None:
+def test_ctrl_c_saves_and_resume_continues(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "svsl"]
     flags = ["--components", "400", "--iterations", "400", "--checkpoint-s", "1000"]
     process = subprocess.Popen(
@@ -141,7 +139,7 @@ def test_the_penalty_of_the_task_or_the_worst_return_replaces_bad_ones(tmp_path:
     np.testing.assert_array_equal(training.finite(returns), [-1, -50, -7, -50])
 
 
-def test_a_task_without_any_finite_return_is_refused(tmp_path: Path) -> None:
+def test_a_task_without_any_finite_return_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(SvslError, match="nothing to learn from"):
         train(tmp_path / "run", config("toys:AlwaysNan"))
 
@@ -169,7 +167,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
     assert Trainer(run).train(silent)
 
 
-def test_broken_checkpoints_and_configs_are_refused(tmp_path: Path) -> None:
+def test_broken_checkpoints_and_configs_are_rejected(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config())
     Trainer(run).train(silent, stop=lambda: True)
     whole = run.checkpoint_path.read_bytes()
@@ -214,7 +212,7 @@ def test_metrics_of_a_killed_process_may_end_in_half_a_line(tmp_path: Path) -> N
     assert run.metrics_path.read_text().count("\n") == 1
 
 
-def test_a_power_cut_costs_no_row_that_a_checkpoint_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_power_cut_loses_no_row_that_a_checkpoint_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run.create(tmp_path / "run", config())
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
@@ -225,7 +223,7 @@ def test_a_power_cut_costs_no_row_that_a_checkpoint_counts(tmp_path: Path, monke
     assert [row["episodes"] for row in run.read_metrics()] == [1, 3]
 
 
-def test_what_a_killed_write_left_is_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_write_are_removed(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config())
     for name in (".checkpoint.safetensors.x7_a", ".metrics.jsonl.b", ".library.safetensors.c"):
         (run.folder / name).write_text("half")
@@ -233,7 +231,7 @@ def test_what_a_killed_write_left_is_removed(tmp_path: Path) -> None:
     assert sorted(p.name for p in run.folder.iterdir() if p.name.startswith(".")) == [".lock"]
 
 
-def test_a_file_system_without_locks_is_no_other_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_not_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run.create(tmp_path / "run", config())
 
     def flock(file: object, how: int) -> None:
@@ -261,7 +259,7 @@ class Lists(Unimodal):
         return Outcome(cast("Any", good.returns.tolist()), cast("Any", good.success.tolist()))
 
 
-def test_mistakes_of_a_task_are_told_in_one_line(tmp_path: Path) -> None:
+def test_task_errors_are_reported_in_one_line(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "tuple", config())
     with pytest.raises(SvslError, match=r"Tuple: evaluate returned a tuple; return svsl.Outcome.* svsl resume"):
         Trainer(run, task=Tuple()).train(silent)
@@ -299,21 +297,21 @@ def test_an_unfinished_run_already_has_a_library(tmp_path: Path) -> None:
     assert library.metadata["episodes"] == str(trainer.training.episodes)
 
 
-def test_what_was_not_simulated_is_counted_apart(tmp_path: Path) -> None:
+def test_episodes_that_were_not_simulated_are_counted_separately(tmp_path: Path) -> None:
     settings = find_preset("beer-pong").settings
     assert isinstance(settings, SVSLConfig)
     tiny = replace(settings, components=1, iterations=2, weight_iterations=0)
     run = train(tmp_path / "run", RunConfig("beer-pong", {}, "svsl", tiny, 0))
     row = run.read_metrics()[-1]
-    apart = [row[name] for name in ("invalid_context", "invalid_duration", "invalid_path")]
-    assert min(apart) > 0
-    assert row["episodes"] == row["episodes_simulated"] + sum(apart)
+    rejected = [row[name] for name in ("invalid_context", "invalid_duration", "invalid_path")]
+    assert min(rejected) > 0
+    assert row["episodes"] == row["episodes_simulated"] + sum(rejected)
     assert row["diverged"] == 0
     assert SkillLibrary.load(run.library_path).metadata["episodes_simulated"] == str(row["episodes_simulated"])
 
 
 @pytest.mark.parametrize(("workers", "threads"), [(None, 3), (0, 1), (1, 1), (2, 2)])
-def test_no_workers_means_this_thread_and_no_number_all_cores(
+def test_zero_workers_means_this_thread_and_none_means_all_cores(
     workers: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("svsl.simulation.rollout.available_cores", lambda: 3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
 from importlib.util import find_spec
 from typing import TypedDict
 
@@ -35,7 +34,7 @@ def time_ppo_update() -> PPOTiming | None:
     from svsl.environments.reacher5 import Reacher5Env
     from svsl.learners.ppo.learner import rollout_of, share_parameters
 
-    config, threads = PPOConfig(), torch.get_num_threads()
+    config, threads = PPOConfig(epochs=1), torch.get_num_threads()
     torch.set_num_threads(1)  # as in training
     model = PPO(
         "MlpPolicy",
@@ -43,7 +42,7 @@ def time_ppo_update() -> PPOTiming | None:
         learning_rate=config.learning_rate,
         n_steps=_STEPS,
         batch_size=config.batch,
-        n_epochs=1,
+        n_epochs=config.epochs,
         clip_range=config.clip,
         policy_kwargs={"net_arch": list(config.hidden)},
         seed=0,
@@ -54,8 +53,7 @@ def time_ppo_update() -> PPOTiming | None:
     model.collect_rollouts(model.env, callback, model.rollout_buffer, _STEPS)
     rollout, steps = rollout_of(model.rollout_buffer), _STEPS // config.batch
     networks, rng = share_parameters(copy.deepcopy(model.policy)), stream(0, 6)
-    fast = partial(update, batch=config.batch, epochs=1, learning_rate=config.learning_rate, clip=config.clip)
-    ours = clock.best_ms(lambda: fast(networks, rollout, rng), 3) / steps
+    ours = clock.best_ms(lambda: update(networks, rollout, rng, config), 3) / steps
     theirs = clock.best_ms(model.train, 1) / steps
     torch.set_num_threads(threads)
     return {"batch": config.batch, "step_ms": ours, "stable_baselines3_step_ms": theirs, "ratio": theirs / ours}

@@ -49,13 +49,13 @@ def train_run(options: TrainingOptions, config: RunConfig, task: Task, open_run:
     Returns:
         The exit code.
     """
-    from svsl.runs.training import make_trainer, stop_on_signals
+    from svsl.runs.training import Trainer, stop_on_signals
     from svsl.show.progress import ProgressDisplay
 
     with _cluster_task(options, config) as remote:
         run = open_run()
         local = None if config.step_based else task  # a step-based learner simulates the task in its own way
-        trainer = make_trainer(run, options.checkpoint_s, options.workers, remote or local)
+        trainer = Trainer(run, options.checkpoint_s, options.workers, remote or local)
         title = f"{config.task} seed {config.seed}"
         with stop_on_signals() as stop, ProgressDisplay(title, options.quiet) as display:
             finished = trainer.train(display, stop)

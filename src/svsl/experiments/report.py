@@ -21,10 +21,9 @@ from svsl.experiments.reproduction import Reproduction
 from svsl.model.files import write_bytes
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
-from svsl.model.random import stream
+from svsl.model.random import PLOT_STREAM, stream
 from svsl.model.version import __version__
 from svsl.runs.comparison import Group, Table, describe_seeds, format_summary, summary_table, to_csv, to_markdown
-from svsl.runs.config import PLOT_STREAM
 from svsl.show.plots.contexts import draw_contexts, draw_success_map, name_axes
 from svsl.show.plots.files import plot_side_by_side
 from svsl.show.plots.learning import draw_learning, plot_learning

@@ -16,8 +16,7 @@ from svsl.experiments.catalogue import EVALUATION_CONTEXTS, Arm, Experiment, pla
 from svsl.model.files import write_bytes
 from svsl.runs.comparison import Group
 from svsl.runs.config import RunConfig
-from svsl.runs.folder import Run
-from svsl.runs.locks import folder_lock
+from svsl.runs.folder import Run, folder_lock
 
 State = Literal["waiting", "running", "finished", "stopped", "failed"]
 

@@ -11,7 +11,7 @@ from svsl.backends.base import STOPPED
 from svsl.errors import SvslError, complain
 from svsl.runs.evaluation import stored_evaluation
 from svsl.runs.folder import Run
-from svsl.runs.training import Status, make_trainer, stop_on_signals
+from svsl.runs.training import Status, Trainer, stop_on_signals
 
 _LOCK_WAIT_S = 60.0
 
@@ -52,10 +52,10 @@ def train_and_evaluate(
     if not run.finished:
         with run.lock(_LOCK_WAIT_S):  # a worker on a lost machine may still be about to end
             pass
-        trainer = make_trainer(run, checkpoint_s, threads)
+        trainer = Trainer(run, checkpoint_s, threads)
         if not trainer.train(lambda status: write_progress(run, status), stop):
             return False
-        task = getattr(trainer, "task", None)  # saves compiling its simulation again
+        task = trainer.task  # saves compiling its simulation again
     stored_evaluation(run, contexts, threads, task)
     return True
 

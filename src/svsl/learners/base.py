@@ -1,12 +1,10 @@
 """The learner protocols, and the base class of their settings."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +19,7 @@ Counters = dict[str, object]  # JSON values
 
 
 def require(condition: bool, name: str, expected: str, got: object) -> None:
-    """Rejects an invalid setting.
-
-    Raises:
-        SvslError: If the condition does not hold.
-    """
+    """Rejects a setting for which the condition does not hold."""
     if not condition:
         raise SvslError(f"setting {name}: expected {expected}, got {got}")
 
@@ -47,22 +41,15 @@ def shrunk(full: int, scale: float, least: int, power: float = 1.0) -> int:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """The part of a task that a learner sees.
+    """The part of a task that a learner sees."""
 
-    Attributes:
-        context_low: `(dc,)`.
-        context_high: `(dc,)`.
-        initial_mean: `(dt,)`, mean of a new component's parameters.
-        initial_cov: `(dt, dt)`.
-    """
-
-    context_low: Array
-    context_high: Array
-    initial_mean: Array
-    initial_cov: Array
+    context_low: Array  # (dc,)
+    context_high: Array  # (dc,)
+    initial_mean: Array  # (dt,), mean of a new component's parameters
+    initial_cov: Array  # (dt, dt)
 
     @classmethod
-    def of(cls, task: Task) -> SearchSpace:
+    def of(cls, task: Task) -> Self:
         """Returns the search space of a task; a copy, as floats."""
         names = ("context_low", "context_high", "initial_mean", "initial_cov")
         return cls(*(np.array(getattr(task, name), dtype=np.float64) for name in names))
@@ -77,6 +64,12 @@ class LearnerConfig(ABC):
     """Settings of a learner, which also decide its budget of episodes."""
 
     old_names: ClassVar[Mapping[str, str]] = {}  # former name -> name of a renamed setting
+
+    def require_at_least(self, least: int, *names: str) -> None:
+        """Rejects settings below `least`; None is the default of an optional setting."""
+        for name in names:
+            value = getattr(self, name)
+            require(value is None or value >= least, name, f"at least {least}", value)
 
     @property
     def learns_weights(self) -> bool:
@@ -111,29 +104,19 @@ class Episodes:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a learner, for display.
+    """Progress of a learner, for display."""
 
-    Attributes:
-        component: Number of the component in training, from 1.
-        components: Components to train.
-        iteration: Iteration of that component.
-        iterations: Iterations of that component in total.
-        work: Share of all planned episodes already run, 0 to 1.
-        recent_return: Mean return of the newest episodes; NaN before the first.
-        counts: Named counters of failures and discarded components.
-    """
-
-    component: int
-    components: int
-    iteration: int
-    iterations: int
-    work: float
-    recent_return: float
-    counts: dict[str, int]
+    component: int  # number of the component in training, from 1
+    components: int  # components to train
+    iteration: int  # iteration of that component
+    iterations: int  # iterations of that component in total
+    work: float  # share of all planned episodes already run, 0 to 1
+    recent_return: float  # mean return of the newest episodes; NaN before the first
+    counts: dict[str, int]  # named counters of failures and discarded components
 
 
 class Trainable(Protocol):
-    """Anything that is trained step by step."""
+    """The progress of anything that is trained step by step."""
 
     @property
     def done(self) -> bool:
@@ -212,10 +195,18 @@ class Training(Trainable, Protocol):
         ...
 
     def save(self, path: Path, origin: Mapping[str, object]) -> None:
-        """Writes what was learned.
+        """Writes what was learned, and its `origin`: task, task_options, learner, seed and config of the run."""
+        ...
 
-        Args:
-            path: The file.
-            origin: What the file records of its run: task, task_options, learner, seed and config.
-        """
+
+@runtime_checkable
+class PolicyTraining(Training, Protocol):
+    """A step-based learner at work on a task; it learns a policy instead of a skill library."""
+
+    def load(self, path: Path) -> None:
+        """Restores the policy that a finished training saved."""
+        ...
+
+    def evaluate(self, contexts: int) -> dict[str, float]:
+        """Evaluates the current policy on this many contexts, the same ones every time."""
         ...

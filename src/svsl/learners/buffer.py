@@ -1,7 +1,5 @@
 """Replay buffers of all components, as one stack."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from svsl.learners.base import Arrays
@@ -13,13 +11,13 @@ _ARRAYS = ("contexts", "parameters", "returns", "cursor", "filled")
 class ReplayBuffer:
     """One ring buffer of `size` episodes per component; new episodes replace the oldest."""
 
-    def __init__(self, size: int, context_dim: int, parameter_dim: int) -> None:
+    def __init__(self, size: int, context_dim: int, parameter_dim: int, components: int = 0) -> None:
         self.size = size
-        self.contexts: Array = np.zeros((0, size, context_dim))
-        self.parameters: Array = np.zeros((0, size, parameter_dim))
-        self.returns: Array = np.zeros((0, size))
-        self.cursor: IntArray = np.zeros(0, dtype=np.intp)
-        self.filled: IntArray = np.zeros(0, dtype=np.intp)
+        self.contexts: Array = np.zeros((components, size, context_dim))
+        self.parameters: Array = np.zeros((components, size, parameter_dim))
+        self.returns: Array = np.zeros((components, size))
+        self.cursor: IntArray = np.zeros(components, dtype=np.intp)
+        self.filled: IntArray = np.zeros(components, dtype=np.intp)
 
     def append_component(self) -> None:
         """Adds an empty ring."""
@@ -33,14 +31,7 @@ class ReplayBuffer:
             setattr(self, name, getattr(self, name)[index])
 
     def append(self, owners: IntArray, contexts: Array, parameters: Array, returns: Array) -> None:
-        """Stores episodes, each in the ring of its owner.
-
-        Args:
-            owners: `(n,)`, sorted component indices.
-            contexts: `(n, dc)`.
-            parameters: `(n, dt)`.
-            returns: `(n,)`.
-        """
+        """Stores episodes, each in the ring of its owner; `owners (n,)` are sorted component indices."""
         counts = np.bincount(owners, minlength=len(self.cursor))
         rank = np.arange(len(owners)) - (np.cumsum(counts) - counts)[owners]
         slot = (self.cursor[owners] + rank) % self.size

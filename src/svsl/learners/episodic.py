@@ -1,7 +1,5 @@
 """Training of an episodic learner: runs the episodes it proposes, repairs and counts their returns."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,13 +23,7 @@ class TaskError(SvslError):
 
 
 class EpisodicTraining:
-    """An episodic learner at work on a task; see `svsl.learners.base.Training` for the contract.
-
-    Args:
-        learner: The learner.
-        task: The task.
-        seed: Seed of the task's randomness and of the tests.
-    """
+    """An episodic learner at work on a task; see `svsl.learners.base.Training` for the contract."""
 
     def __init__(self, learner: Learner, task: Task, seed: int) -> None:
         self.learner, self.task, self.seed = learner, task, seed
@@ -63,12 +55,7 @@ class EpisodicTraining:
         return self.learner.progress
 
     def advance(self) -> None:
-        """Runs one batch of episodes and learns from it.
-
-        Raises:
-            TaskError: If the task fails.
-            SvslError: If no return was ever finite.
-        """
+        """Runs one batch of episodes and learns from it."""
         episodes = self.learner.ask()
         with _task_errors():
             outcome = run_episodes(self.task, episodes.contexts, episodes.parameters, self.task_rng)
@@ -82,11 +69,7 @@ class EpisodicTraining:
         self.learner.tell(self.finite(returns))
 
     def finite(self, returns: Array) -> Array:
-        """Counts NaN and infinite returns, and replaces them by the penalty or the worst return so far.
-
-        Raises:
-            SvslError: If there is no penalty and no return was finite yet.
-        """
+        """Counts NaN and infinite returns, and replaces them by the penalty or the worst return so far."""
         finite = np.isfinite(returns)
         if finite.any():
             self.worst_return = min(self.worst_return, float(returns[finite].min()))
@@ -102,11 +85,7 @@ class EpisodicTraining:
         return np.where(finite, returns, replacement)
 
     def measure(self, contexts: int) -> dict[str, float] | None:
-        """Tests the components trained so far on new contexts.
-
-        Raises:
-            TaskError: If the task fails.
-        """
+        """Tests the components trained so far on new contexts."""
         mixture = self.learner.mixture()
         if mixture is None:
             return None
@@ -144,11 +123,7 @@ class EpisodicTraining:
         self.worst_return = float(counters["worst_return"])
 
     def library(self, origin: Mapping[str, object]) -> SkillLibrary | None:
-        """Returns the components trained so far as a library; None before the first is finished.
-
-        Args:
-            origin: What the metadata record of the run; see `svsl.learners.base.Training.save`.
-        """
+        """Returns the components trained so far as a library; None before the first is finished."""
         mixture = self.learner.mixture()
         if mixture is None:
             return None

@@ -1,7 +1,5 @@
 """The base of HiREPS and LaDiPS: a fixed number of components (their papers call them options), all updated at once."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Generic, Self, TypeVar
@@ -45,8 +43,7 @@ class FixedMixtureConfig(LearnerConfig):
     """Standard deviation of the initial context distributions; default a quarter of the box's width."""
 
     def __post_init__(self) -> None:
-        for name in ("components", "iterations", "batch", "history"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        self.require_at_least(1, "components", "iterations", "batch", "history")
         require(0 <= self.min_weight < 1, "min_weight", "at least 0 and below 1", self.min_weight)
 
     def planned_episodes(self, space: SearchSpace) -> int:
@@ -127,8 +124,7 @@ class FixedMixtureLearner(ABC, Generic[Config]):
     def drop_unused(self, mixture: Mixture, usage: Array) -> tuple[Mixture, IntArray]:
         """Drops the options whose share `usage (K,)` is below `min_weight`, but never the most used one.
 
-        Returns:
-            The remaining mixture, and the indices of its options in `mixture`.
+        Returns the remaining mixture, and the indices of its options in `mixture`.
         """
         kept = np.flatnonzero(usage >= min(self.config.min_weight, usage.max()))
         self.dropped += len(usage) - len(kept)

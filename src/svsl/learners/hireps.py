@@ -5,8 +5,6 @@ return of `p(c, theta, o)` close to the stored episodes, with the task's distrib
 options that become more distinct from step to step. The options are then fitted to the weighted episodes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,17 +37,11 @@ class HiREPSConfig(FixedMixtureConfig):
 
 @dataclass(frozen=True)
 class Reweighting:
-    """The solution of an update.
+    """The solution of an update."""
 
-    Attributes:
-        weights: `(n, K)`, `p(episode i, option o)`, summing to one.
-        kl: Divergence of `p` from the episodes and their old responsibilities.
-        entropy: `-sum p log rho`, the bounded entropy.
-    """
-
-    weights: Array
-    kl: float
-    entropy: float
+    weights: Array  # (n, K), p(episode i, option o), summing to one
+    kl: float  # divergence of p from the episodes and their old responsibilities
+    entropy: float  # -sum p log rho, the bounded entropy
 
 
 def reweight(
@@ -111,9 +103,8 @@ class HiREPS(FixedMixtureLearner[HiREPSConfig]):
         features = np.concatenate([contexts, contexts[:, first] * contexts[:, second]], axis=1)
         bound = self.config.kappa * entropy
         solution = reweight(self.returns, features, log_rho, self.config.kl, bound)
-        if (
-            solution.entropy > 1.01 * bound
-        ):  # out of reach: the whole step would go into the entropy, none into the return
+        # where the bound is out of reach, the whole step would go into the entropy and none into the return
+        if solution.entropy > 1.01 * bound:
             solution = reweight(self.returns, features, log_rho, self.config.kl, np.inf)
         return self._fit(solution.weights)
 
@@ -126,9 +117,9 @@ class HiREPS(FixedMixtureLearner[HiREPSConfig]):
         contexts, parameters = self.episodes.contexts, self.episodes.parameters
         mean = (share @ contexts)[:, 0]
         centred = contexts - mean[:, None]
-        context_cov = self._shrunk((centred.transpose(0, 2, 1) * share) @ centred, old.contexts.cov, effective)
-        # regression on centred contexts: the intercept is the weighted mean
         scatter = (centred.transpose(0, 2, 1) * share) @ centred
+        context_cov = self._shrunk(scatter, old.contexts.cov, effective)
+        # regression on centred contexts: the intercept is the weighted mean
         ridge = _RIDGE * np.trace(scatter, axis1=1, axis2=2)[:, None, None] + 1e-12
         mean_parameters = (share @ parameters)[:, 0]
         cross = (centred.transpose(0, 2, 1) * share) @ (parameters - mean_parameters[:, None])

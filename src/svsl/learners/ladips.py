@@ -5,10 +5,9 @@ Experts follow a quadratic model of the return (MORE) that is fitted to the epis
 importance. The gating maximises the expected return of the options it chooses, its entropy bounded from below.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from scipy.optimize import brentq, minimize
@@ -50,7 +49,7 @@ class LaDiPSConfig(FixedMixtureConfig):
                 f"entropy of a uniform gating, got {self.gating_entropy:.3g}; reduce it along with components"
             )
 
-    def scaled(self, scale: float, power: float) -> LaDiPSConfig:
+    def scaled(self, scale: float, power: float) -> Self:
         """Returns the settings of a smaller run; the entropy bound keeps its share of the largest possible entropy."""
         small = super(LaDiPSConfig, replace(self, gating_entropy=None)).scaled(scale, power)
         if self.gating_entropy is None or self.components == 1:
@@ -61,19 +60,12 @@ class LaDiPSConfig(FixedMixtureConfig):
 
 @dataclass(frozen=True)
 class GatingStep:
-    """The solution of a gating step: `log pi(o|c) = keep log q(o|c) + gain A(c, o) + constant(c)`.
+    """The solution of a gating step: `log pi(o|c) = keep log q(o|c) + gain A(c, o) + constant(c)`."""
 
-    Attributes:
-        keep: Factor of the old log gating, 0 to 1.
-        gain: Factor of the expected returns.
-        kl: Divergence from the old gating, averaged over the contexts.
-        entropy: Entropy of the new gating, averaged over the contexts.
-    """
-
-    keep: float
-    gain: float
-    kl: float
-    entropy: float
+    keep: float  # factor of the old log gating, 0 to 1
+    gain: float  # factor of the expected returns
+    kl: float  # divergence from the old gating, averaged over the contexts
+    entropy: float  # entropy of the new gating, averaged over the contexts
 
 
 def gating_step(log_gating: Array, expected: Array, kl_bound: float, least_entropy: float) -> GatingStep:

@@ -1,7 +1,5 @@
 """Learners by name, and their presets for each task: the paper's settings where it has them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import log
@@ -55,89 +53,37 @@ class Preset:
 
 
 _PLANAR_REACHER = SVSLConfig(
-    components=60,
-    iterations=350,
-    alpha=1e-4,
-    beta=1.0,
-    beta_weight=1.0,
-    kl_context=0.001,
-    delete_factor=5.0,
-    context_start_std=(1.5, 3.0),
-    context_std=(1.0, 1.0),
-    context_scale=(1.0, 1.0),
-)
-
+    components=60, iterations=350, alpha=1e-4, beta=1.0, beta_weight=1.0, kl_context=0.001, delete_factor=5.0,
+    context_start_std=(1.5, 3.0), context_std=(1.0, 1.0), context_scale=(1.0, 1.0),
+)  # fmt: skip
 _BEER_PONG = SVSLConfig(
-    components=70,
-    iterations=750,
-    alpha=1e-3,
-    beta=0.5,
-    beta_weight=2.5,
-    kl_context=0.005,
-    context_batch=12,
-    expert_batch=24,
-    buffer=256,
-    draw_together=True,
-    context_start_std=(0.4, 0.8),
-    context_std=(0.3, 0.5),
-    context_scale=(1.0, 1.0),
-)
-
+    components=70, iterations=750, alpha=1e-3, beta=0.5, beta_weight=2.5, kl_context=0.005,
+    context_batch=12, expert_batch=24, buffer=256, draw_together=True,
+    context_start_std=(0.4, 0.8), context_std=(0.3, 0.5), context_scale=(1.0, 1.0),
+)  # fmt: skip
 _TABLE_TENNIS = SVSLConfig(
-    components=50,
-    iterations=1000,
-    alpha=1e-5,
-    beta=0.2,
-    beta_weight=0.2,
-    kl_context=0.01,
-    kl_weight=0.5,
-    min_weight=1e-5,
-    context_batch=8,
-    expert_batch=226,
-    buffer=567,
-    draw_together=True,
-    context_start_std=(0.625, 0.75, 0.58, 0.75),
-    context_std=(0.32**0.5, 0.375**0.5, 0.29**0.5, 0.375**0.5),
+    components=50, iterations=1000, alpha=1e-5, beta=0.2, beta_weight=0.2, kl_context=0.01, kl_weight=0.5,
+    min_weight=1e-5, context_batch=8, expert_batch=226, buffer=567, draw_together=True,
+    context_start_std=(0.625, 0.75, 0.58, 0.75), context_std=(0.32**0.5, 0.375**0.5, 0.29**0.5, 0.375**0.5),
     context_scale=(1.0, 1.0, 1.0, 1.0),
-)
-
+)  # fmt: skip
+# plain distances are steep near the target: components need more entropy to stay wide
+_EFFICIENT_TABLE_TENNIS = replace(
+    _TABLE_TENNIS, beta=0.5, expert_batch=26, buffer=1134, reject_outside=True, delete_factor=1.5,
+    from_scratch=8, warm_start_iterations=300,
+)  # fmt: skip
+# not in the paper: a surrogate fitted to 3 episodes per feature is far less noisy than with 1.5
 _REACHER5 = SVSLConfig(
-    components=40,
-    iterations=250,
-    alpha=1e-6,
-    beta=15.0,
-    beta_weight=15.0,
-    min_weight=1e-5,
-    # not in the paper: a surrogate fitted to 3 episodes per feature is far less noisy than with 1.5
-    expert_batch=60,
-    buffer=513,
-    draw_together=True,
+    components=40, iterations=250, alpha=1e-6, beta=15.0, beta_weight=15.0, min_weight=1e-5,
+    expert_batch=60, buffer=513, draw_together=True,
+)  # fmt: skip
+_LADIPS_TABLE_TENNIS = LaDiPSConfig(
+    components=50, iterations=3000, history=30, kl_expert=0.01, kl_gating=0.02, gating_entropy=log(30)
 )
 
 # by task and learner; the first that agrees with the task options is the default
 PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     ("planar-reacher", "svsl"): {"paper": Preset(_PLANAR_REACHER)},
-    ("planar-reacher", "hireps"): {
-        "paper": Preset(HiREPSConfig(components=60, kl=0.5, kappa=0.99, batch=3000, history=1, iterations=960))
-    },
-    ("beer-pong", "hireps"): {
-        "paper": Preset(HiREPSConfig(components=70, kl=0.3, kappa=0.9, batch=3000, history=1, iterations=1100))
-    },
-    ("table-tennis", "hireps"): {
-        "paper": Preset(HiREPSConfig(components=50, kl=0.3, kappa=0.9, batch=3000, history=1, iterations=1000))
-    },
-    # not in the paper: tuned on seed 0, see docs/results.md
-    ("planar-reacher", "ladips"): {
-        "tuned": Preset(LaDiPSConfig(components=60, iterations=2880, kl_expert=0.01, gating_entropy=log(5)))
-    },
-    ("beer-pong", "ladips"): {"paper": Preset(LaDiPSConfig(components=70, iterations=3300, gating_entropy=log(30)))},
-    ("table-tennis", "ladips"): {
-        "paper": Preset(
-            LaDiPSConfig(
-                components=50, iterations=3000, kl_expert=0.01, kl_gating=0.02, gating_entropy=log(30), history=30
-            )
-        )
-    },
     ("beer-pong", "svsl"): {
         "paper": Preset(_BEER_PONG),
         # a surrogate fitted to twice the episodes is far less noisy: half the iterations find the throw
@@ -145,20 +91,7 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     },
     ("table-tennis", "svsl"): {
         "paper": Preset(_TABLE_TENNIS),
-        # plain distances are steep near the target: components need more entropy to stay wide
-        "efficient": Preset(
-            replace(
-                _TABLE_TENNIS,
-                beta=0.5,
-                expert_batch=26,
-                buffer=1134,
-                reject_outside=True,
-                delete_factor=1.5,
-                from_scratch=8,
-                warm_start_iterations=300,
-            ),
-            {"distance": "plain"},
-        ),
+        "efficient": Preset(_EFFICIENT_TABLE_TENNIS, {"distance": "plain"}),
     },
     ("reacher5", "svsl"): {
         "dense": Preset(_REACHER5, {"reward": "dense"}),
@@ -167,27 +100,23 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
             replace(_REACHER5, alpha=1.0, beta=25.0, beta_weight=25.0, iterations=800), {"reward": "last2"}
         ),
     },
+    ("planar-reacher", "hireps"): {"paper": Preset(HiREPSConfig(components=60, kl=0.5, kappa=0.99, iterations=960))},
+    ("beer-pong", "hireps"): {"paper": Preset(HiREPSConfig(components=70, kl=0.3, kappa=0.9, iterations=1100))},
+    ("table-tennis", "hireps"): {"paper": Preset(HiREPSConfig(components=50, kl=0.3, kappa=0.9, iterations=1000))},
+    # not in the paper: tuned on seed 0, see docs/results.md
+    ("planar-reacher", "ladips"): {
+        "tuned": Preset(LaDiPSConfig(components=60, iterations=2880, kl_expert=0.01, gating_entropy=log(5)))
+    },
+    ("beer-pong", "ladips"): {"paper": Preset(LaDiPSConfig(components=70, iterations=3300, gating_entropy=log(30)))},
+    ("table-tennis", "ladips"): {"paper": Preset(_LADIPS_TABLE_TENNIS)},
 }
 
 
 def find_learner(name: str) -> LearnerEntry:
-    """Returns the registered learner called `name`.
-
-    Raises:
-        SvslError: If the learner is unknown.
-    """
+    """Returns the registered learner called `name`."""
     if name not in LEARNERS:
         raise SvslError(f"unknown learner {name!r}; known learners: {', '.join(LEARNERS)}")
     return LEARNERS[name]
-
-
-def presets_of(task: str, learner: str) -> dict[str, Preset]:
-    """Returns the presets of a learner for a task, the default first.
-
-    Raises:
-        SvslError: If the learner is unknown.
-    """
-    return PRESETS.get((task, learner)) or {"default": Preset(find_learner(learner).config())}
 
 
 def find_preset(
@@ -195,16 +124,9 @@ def find_preset(
 ) -> Preset:
     """Returns a preset of a learner for a task; general defaults if the task has none.
 
-    Args:
-        task: Name of the task.
-        learner: Name of the learner.
-        name: Name of the preset; default the first that agrees with `task_options`, or else the first.
-        task_options: Given options of the task.
-
-    Raises:
-        SvslError: If the learner or the preset is unknown.
+    Without a `name` it is the first that agrees with the given task options, or else the first.
     """
-    presets = presets_of(task, learner)
+    presets = PRESETS.get((task, learner)) or {"default": Preset(find_learner(learner).config())}
     if name is not None and name not in presets:
         raise SvslError(f"unknown preset {name!r}; presets of {learner} for {task}: {', '.join(presets)}")
     given = task_options or {}
@@ -229,17 +151,8 @@ def make_training(
 ) -> Training:
     """Creates the learner called `name` on a task, at its start.
 
-    Args:
-        name: Name of the learner.
-        config: Its settings.
-        task: The task.
-        seed: Seed of all randomness.
-        workers: Simulation threads of a step-based learner (default: all cores, 0: no others).
-        base: Components to start with, of a learner that extends libraries.
-        freeze: Learn only the weights of `base`.
-
-    Raises:
-        SvslError: If the settings do not fit the task, or an extra is not installed.
+    Only a step-based learner uses `workers`, its simulation threads (default: all cores, 0: no others). Only a learner
+    that extends libraries takes `base`, components to start with; with `freeze` it learns only their weights.
     """
     entry = find_learner(name)
     if entry.product == "policy":

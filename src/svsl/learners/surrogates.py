@@ -1,7 +1,5 @@
 """Quadratic models of the (augmented) return, fitted around stacks of linear Gaussians."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,18 +17,12 @@ class Quadratic:
 
     `z` are the whitened residuals of the Gaussian the model was fitted around, so the Gaussian's mean is at `z = 0`,
     its covariance is the identity, and `slope_k [x, 1]` is the gradient at the mean.
-
-    Attributes:
-        curvature: `(K, dy, dy)`, symmetric; positive where the model is concave.
-        slope: `(K, dy, dx + 1)`.
-        moment: `(K, dx + 1, dx + 1)`, mean of `[x, 1] [x, 1]^T` over the samples.
-        level: `(K,)`, the value at the mean input and `z = 0`.
     """
 
-    curvature: Array
-    slope: Array
-    moment: Array
-    level: Array
+    curvature: Array  # (K, dy, dy), symmetric; positive where the model is concave
+    slope: Array  # (K, dy, dx + 1)
+    moment: Array  # (K, dx + 1, dx + 1), mean of [x, 1] [x, 1]^T over the samples
+    level: Array  # (K,), the value at the mean input and z = 0
 
 
 def feature_count(dim: int) -> int:
@@ -96,15 +88,9 @@ def _whitening(x: Array, importance: Array | None) -> tuple[Array, Array, Array]
 
 
 def _ridge(features: Array, targets: Array, importance: Array | None) -> tuple[Array, Array]:
-    """Solves a standardised ridge regression with intercept.
+    """Solves a standardised ridge regression of `targets (K, n)` on `features (K, p, n)`, with intercept.
 
-    Args:
-        features: `(K, p, n)`.
-        targets: `(K, n)`.
-        importance: `(K, n)` with a mean of 1, or None.
-
-    Returns:
-        Weights `(K, p)`, NaN where the normal equations could not be solved, and intercepts `(K,)`.
+    Returns weights `(K, p)`, NaN where the normal equations could not be solved, and intercepts `(K,)`.
     """
     count, size, n = features.shape
     # standardising the Gram matrix is cheaper than standardising the features, and these are already near unit scale

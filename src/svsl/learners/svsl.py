@@ -6,8 +6,6 @@ component weights, uniform until then, are learned and light components are remo
 components of a finished library and add to them.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -16,11 +14,10 @@ import numpy as np
 from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, add_prefix, strip_prefix
 from svsl.learners.buffer import ReplayBuffer
 from svsl.learners.svsl_config import Schedule, SVSLConfig
-from svsl.learners.svsl_start import start_at_episode, start_at_random
-from svsl.learners.svsl_steps import context_step, expert_step
+from svsl.learners.svsl_steps import Step, context_step, expert_step, start_at_episode, start_at_random
 from svsl.learners.trust_region import categorical_step
 from svsl.learners.weighting import WeightRewards
-from svsl.model.gaussians import Array, IntArray
+from svsl.model.gaussians import Array, IntArray, LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import rng_from_array, rng_to_array
 
@@ -54,15 +51,13 @@ class SVSL:
         self.base = len(base) if base is not None else 0
         self.frozen = self.base if freeze else 0
         self.schedule = Schedule(self.config, self.base, self.frozen)
-        size, dims = self.schedule.batch_sizes["fill"], (len(space.context_low), len(space.initial_mean))
-        self.context_buffer, self.expert_buffer = ReplayBuffer(size, *dims), ReplayBuffer(size, *dims)
+        sizes = self.schedule.batch_sizes["fill"], len(space.context_low), len(space.initial_mean), self.base
+        self.context_buffer, self.expert_buffer = ReplayBuffer(*sizes), ReplayBuffer(*sizes)
         self.stage: Stage = "fill"
-        self.component, self.iteration, self.finished = 1, 0, 0
+        self.component, self.iteration = 1, 0
+        self.milestone = 0  # finished components, plus one after the weight update; the base counts as one component
         self.failed_steps, self.deleted = 0, 0
         self._mixture = base
-        for _ in range(self.base):
-            self.context_buffer.append_component()
-            self.expert_buffer.append_component()
         self._asked: tuple[IntArray, Episodes, int] | None = None
         if not (self.base and self.schedule.warm_starts(1)):
             self._add_component()  # otherwise as soon as there are episodes to start from
@@ -72,7 +67,8 @@ class SVSL:
     def ask(self) -> Episodes:
         """Draws new episodes of the components updated next."""
         index = self._updated()
-        stages: list[Stage] = ["context", "expert"] if self._together else [self.stage]
+        together = self.config.draw_together and self.stage == "context"
+        stages: list[Stage] = ["context", "expert"] if together else [self.stage]
         drawn = [self._draw_contexts(index, stage) for stage in stages]
         owners, contexts = (np.concatenate(part) for part in zip(*drawn, strict=True))
         parameters = self._current.sample_parameters(contexts, owners, self.rng)
@@ -87,12 +83,12 @@ class SVSL:
         index = self._updated()
         if self.stage == "weights":
             self._update_weights(owners, episodes, returns)
-            self.stage, self.finished = "done", self.finished + 1
+            self.stage, self.milestone = "done", self.milestone + 1
             return
         self._store(owners[:first], episodes, returns, slice(None, first))
         if self.stage == "fill":
             self.stage, self.iteration = "context", 1
-            self.finished += self.base > 0 and self.finished == 0
+            self.milestone += self.base > 0 and self.milestone == 0
             if len(self._current) == self.base:
                 self._add_component()
             return
@@ -113,11 +109,6 @@ class SVSL:
     def done(self) -> bool:
         """Whether the weights are learned and the light components removed."""
         return self.stage == "done"
-
-    @property
-    def milestone(self) -> int:
-        """Finished components, plus one after the weight update; the base counts as one component."""
-        return self.finished
 
     @property
     def progress(self) -> Progress:
@@ -156,7 +147,7 @@ class SVSL:
         """Returns all arrays and counters; only between `tell` and `ask`."""
         assert self._asked is None, "no state between ask and tell"
         counters = [
-            _STAGES.index(self.stage), self.component, self.iteration, self.finished, self.failed_steps, self.deleted
+            _STAGES.index(self.stage), self.component, self.iteration, self.milestone, self.failed_steps, self.deleted
         ]  # fmt: skip
         state: Arrays = {"rng": rng_to_array(self.rng), "counters": np.array(counters, dtype=np.int64)}
         state |= add_prefix("mixture.", self._current.to_arrays())
@@ -165,9 +156,8 @@ class SVSL:
 
     def restore(self, state: Arrays) -> None:
         """Continues from a `state`."""
-        stage, self.component, self.iteration, self.finished, self.failed_steps, self.deleted = (
-            int(value) for value in state["counters"]
-        )
+        counters = [int(value) for value in state["counters"]]
+        stage, self.component, self.iteration, self.milestone, self.failed_steps, self.deleted = counters
         self.stage = _STAGES[stage]
         self.rng = rng_from_array(state["rng"].astype(np.uint64))
         self._mixture = Mixture.from_arrays(strip_prefix("mixture.", state))
@@ -204,7 +194,7 @@ class SVSL:
         self.stage, self.iteration = "fill", 0
 
     def _finish_component(self) -> None:
-        self.finished += 1
+        self.milestone += 1
         if self._newest_is_stuck():
             self.deleted += 1
             self._keep(np.arange(len(self._current) - 1))
@@ -230,10 +220,6 @@ class SVSL:
         self.expert_buffer.select(index)
 
     # ---- drawing and storing episodes ---------------------------------------------------------------------------
-
-    @property
-    def _together(self) -> bool:
-        return self.config.draw_together and self.stage == "context"
 
     def _draw_contexts(self, index: IntArray, stage: Stage) -> tuple[IntArray, Array]:
         """Draws contexts of new episodes for a stage; returns the component of each, and the contexts."""
@@ -274,43 +260,29 @@ class SVSL:
 
     def _update_contexts(self, index: IntArray) -> None:
         """Makes a step of `pi(c|o)` for each component of `index`, all from the mixture before the update."""
-        contexts = self._current.contexts
-        for block in self._blocks(index, self.context_buffer):
-            new, failed = context_step(self._current, self.context_buffer, block, self.config)
-            contexts = contexts.replace(block, new)
-            self.failed_steps += failed
+        contexts = self._stepped(self._current.contexts, context_step, self.context_buffer, index)
         self._mixture = replace(self._current, contexts=contexts)
 
     def _update_experts(self, index: IntArray) -> None:
         """Makes a step of `pi(theta|c,o)` for each component of `index`."""
-        experts = self._current.experts
-        for block in self._blocks(index, self.expert_buffer):
-            new, failed = expert_step(self._current, self.expert_buffer, block, self.config)
-            experts = experts.replace(block, new)
-            self.failed_steps += failed
+        experts = self._stepped(self._current.experts, expert_step, self.expert_buffer, index)
         self._mixture = replace(self._current, experts=experts)
 
-    def _blocks(self, index: IntArray, buffer: ReplayBuffer) -> list[IntArray]:
-        """Returns the components whose buffers are full, in blocks whose arrays fit in the cache."""
-        full = buffer.full(index)
-        self.failed_steps += int((~full).sum())
-        ready = index[full]
-        return [ready[start : start + _BLOCK] for start in range(0, len(ready), _BLOCK)]
+    def _stepped(self, stack: LinearGaussian, step: Step, buffer: ReplayBuffer, index: IntArray) -> LinearGaussian:
+        """Steps the components whose buffers are full, in blocks whose arrays fit in the cache."""
+        ready = index[buffer.full(index)]
+        self.failed_steps += len(index) - len(ready)
+        for start in range(0, len(ready), _BLOCK):
+            block = ready[start : start + _BLOCK]
+            new, failed = step(self._current, buffer, block, self.config)
+            stack = stack.replace(block, new)
+            self.failed_steps += failed
+        return stack
 
     def _update_weights(self, owners: IntArray, episodes: Episodes, returns: Array) -> None:
         """Learns `pi(o)` from new episodes of all components and removes the light ones."""
         config = self.config
-        rewards = WeightRewards(
-            self._current,
-            owners,
-            episodes.contexts,
-            episodes.parameters,
-            returns,
-            alpha=config.alpha,
-            beta=config.beta,
-            auxiliary=config.auxiliary,
-            context_scale=np.array(config.context_scale),
-        )
+        rewards = WeightRewards(config, self._current, owners, episodes, returns)
         log_weights = self._current.log_weights
         for _ in range(config.weight_iterations):
             log_weights = categorical_step(log_weights, rewards(log_weights), config.beta_weight, config.kl_weight)

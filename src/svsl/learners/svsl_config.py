@@ -1,9 +1,7 @@
 """Settings of the SVSL learner, and the schedule that follows from them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from svsl.learners.base import LearnerConfig, SearchSpace, require, shrunk
 from svsl.learners.surrogates import feature_count
@@ -66,19 +64,12 @@ class SVSLConfig(LearnerConfig):
     of context distributions stay within 5e-5 to 3 units. Default a quarter of the box's width."""
 
     def __post_init__(self) -> None:
-        for name in ("components", "iterations", "finetune_every"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        self.require_at_least(1, "components", "iterations", "finetune_every", "warm_start_iterations", "delete_factor")
+        self.require_at_least(1, "context_batch", "expert_batch", "buffer")
+        self.require_at_least(0, "alpha", "beta", "beta_weight", "weight_iterations", "from_scratch")
         for name in ("kl_expert", "kl_context", "kl_weight"):
             require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
-        for name in ("alpha", "beta", "beta_weight", "weight_iterations"):
-            require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
         require(0 <= self.min_weight < 1, "min_weight", "at least 0 and below 1", self.min_weight)
-        least_values = {"from_scratch": 0}
-        for name in (
-            "context_batch", "expert_batch", "buffer", "delete_factor", "from_scratch", "warm_start_iterations"
-        ):  # fmt: skip
-            value, least = getattr(self, name), least_values.get(name, 1)
-            require(value is None or value >= least, name, f"at least {least}", value)
 
     @property
     def learns_weights(self) -> bool:
@@ -89,21 +80,17 @@ class SVSLConfig(LearnerConfig):
         """Returns the episodes a run asks for; fewer if it deletes components, more if it rejects contexts."""
         return Schedule(self.resolved(space)).total
 
-    def scaled(self, scale: float, power: float) -> SVSLConfig:
+    def scaled(self, scale: float, power: float) -> Self:
         """Returns the settings of a smaller run."""
         components, iterations = shrunk(self.components, scale, 2), shrunk(self.iterations, scale, 5, power)
         return replace(self, components=components, iterations=iterations)
 
-    def with_budget(self, episodes: float) -> SVSLConfig:
+    def with_budget(self, episodes: float) -> Self:
         """Returns the settings unchanged: the number of components sets the budget, which other learners match."""
         return self
 
-    def resolved(self, space: SearchSpace) -> SVSLConfig:
-        """Returns the settings with every default that depends on the task filled in.
-
-        Raises:
-            SvslError: If a setting does not fit the task.
-        """
+    def resolved(self, space: SearchSpace) -> Self:
+        """Returns the settings with every default that depends on the task filled in."""
         width = space.context_high - space.context_low
         dim_context, dim = len(width), len(width) + len(space.initial_mean)
         features = feature_count(dim)
@@ -131,17 +118,11 @@ class SVSLConfig(LearnerConfig):
 
 @dataclass(frozen=True)
 class Schedule:
-    """How each component starts, how long it is trained, and how many episodes that takes.
+    """How each component starts, how long it is trained, and how many episodes that takes."""
 
-    Attributes:
-        config: The resolved settings.
-        base: Components the learner starts with.
-        frozen: Components of the base that are never updated.
-    """
-
-    config: SVSLConfig
-    base: int = 0
-    frozen: int = 0
+    config: SVSLConfig  # resolved
+    base: int = 0  # components the learner starts with
+    frozen: int = 0  # components of the base that are never updated
 
     @property
     def batch_sizes(self) -> dict[str, int]:

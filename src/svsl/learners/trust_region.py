@@ -1,7 +1,5 @@
 """Trust-region steps: one closed form for experts and context distributions, one for the component weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,17 +18,11 @@ _MAX_TRIALS = 100
 
 @dataclass(frozen=True)
 class StepInfo:
-    """Diagnostics of a step, per component `(K,)`.
+    """Diagnostics of a step, per component `(K,)`."""
 
-    Attributes:
-        kl: Divergence from the old distribution.
-        multiplier: The Lagrange multiplier `eta` of the bound; 0 where the bound does not bind.
-        ok: False where the step could not be computed and the old distribution was kept.
-    """
-
-    kl: Array
-    multiplier: Array
-    ok: BoolArray
+    kl: Array  # divergence from the old distribution
+    multiplier: Array  # the Lagrange multiplier eta of the bound; 0 where the bound does not bind
+    ok: BoolArray  # False where the step could not be computed and the old distribution was kept
 
 
 def gaussian_step(
@@ -85,14 +77,7 @@ def _triangular(factors: Array) -> Array:
 def categorical_step(log_weights: Array, rewards: Array, entropy_coef: float, kl_bound: float) -> Array:
     """Maximises `sum_o pi(o) reward(o) + entropy_coef * H[pi]` subject to `KL(pi || old) <= kl_bound`.
 
-    Args:
-        log_weights: `(K,)` old log probabilities.
-        rewards: `(K,)`.
-        entropy_coef: Weight of the entropy.
-        kl_bound: The bound.
-
-    Returns:
-        The new log probabilities.
+    Maps the old to the new log probabilities, `(K,)`, for `rewards (K,)`.
     """
     active = np.isfinite(log_weights)
     old, rewards = log_weights[active], rewards[active] - rewards[active].max()
@@ -144,17 +129,9 @@ def _smallest_multiplier(
     """Finds the smallest `eta > floor` with `KL(eta) <= bound`, or 0 if the bound holds there.
 
     `KL` falls monotonically and behaves like `1 / (eta - pole)^2`, so Newton's method on `KL^(-1/2)`, kept inside a
-    bracket, needs only a few trials.
-
-    Args:
-        divergence: `eta -> (KL, dKL/deta)`.
-        floor: Where `KL` has its pole, or 0.
-        bound: The bound on `KL`.
-        guess: A first trial.
-        free: Whether `KL` is finite at 0, so that the bound may hold there.
-
-    Returns:
-        The multiplier and its divergence; a divergence above the bound (or NaN) if none was found.
+    bracket, needs only a few trials. `divergence` maps `eta` to `KL` and its derivative; `floor` is where `KL` has its
+    pole, or 0; `free` says that `KL` is finite at 0, so that the bound may hold there. Returns the multiplier and its
+    divergence; a divergence above the bound (or NaN) if none was found.
     """
     if free:
         kl, _ = divergence(0.0)

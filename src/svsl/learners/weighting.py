@@ -1,9 +1,9 @@
 """Rewards of the weight update: the objective of each component minus the value of the contexts it covers."""
 
-from __future__ import annotations
-
 import numpy as np
 
+from svsl.learners.base import Episodes
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.gaussians import Array, IntArray
 from svsl.model.mixture import Mixture
 
@@ -21,40 +21,28 @@ class WeightRewards:
     are naturally low is not penalised for it.
 
     Args:
+        config: Resolved settings.
         mixture: The model the episodes were drawn from.
         owners: `(n,)`, the component that drew each episode.
-        contexts: `(n, dc)`.
-        parameters: `(n, dt)`.
+        episodes: The episodes.
         returns: `(n,)`.
-        alpha: Entropy bonus of the experts.
-        beta: Entropy bonus of the context distributions.
-        auxiliary: Whether to include the log terms.
-        context_scale: `(dc,)`, the unit of length of the value baseline's kernel.
     """
 
     def __init__(
-        self,
-        mixture: Mixture,
-        owners: IntArray,
-        contexts: Array,
-        parameters: Array,
-        returns: Array,
-        *,
-        alpha: float,
-        beta: float,
-        auxiliary: bool,
-        context_scale: Array,
+        self, config: SVSLConfig, mixture: Mixture, owners: IntArray, episodes: Episodes, returns: Array
     ) -> None:
+        contexts = episodes.contexts
         log_contexts = mixture.contexts.log_prob(contexts[:, :0], contexts)
-        log_both = log_contexts + mixture.experts.log_prob(contexts, parameters)
-        self.owners, self.returns = owners, returns
-        self.alpha, self.beta, self.auxiliary = alpha, beta, auxiliary
+        log_both = log_contexts + mixture.experts.log_prob(contexts, episodes.parameters)
+        self.config, self.owners, self.returns = config, owners, returns
         self.counts = np.bincount(owners, minlength=len(mixture))
-        self.entropies = alpha * mixture.experts.entropy + beta * mixture.contexts.entropy
+        self.entropies = config.alpha * mixture.experts.entropy + config.beta * mixture.contexts.entropy
         self._gating = _OwnShare(log_contexts, owners)
         self._responsibility = _OwnShare(log_both, owners)
         self._drawn_log_gating = self._gating(mixture.log_weights)
-        scaled = (contexts - contexts.mean(axis=0)) / context_scale  # centred, so that distances stay exact
+        scaled = (contexts - contexts.mean(axis=0)) / np.array(
+            config.context_scale
+        )  # centred, so that distances stay exact
         # the value is smooth: where all pairs would not fit in memory, it is evaluated at every n-th episode
         stride = -(-(len(contexts) ** 2) // _KERNEL_ENTRIES)
         stride = max(1, min(stride, int(self.counts.min())))  # at least one point of every component
@@ -67,8 +55,9 @@ class WeightRewards:
         log_weights = np.maximum(log_weights, -700.0)
         log_gating = self._gating(log_weights)
         targets = self.returns.copy()
-        if self.auxiliary:
-            targets += self.alpha * self._responsibility(log_weights) + (self.beta - self.alpha) * log_gating
+        if self.config.auxiliary:
+            alpha, beta = self.config.alpha, self.config.beta
+            targets += alpha * self._responsibility(log_weights) + (beta - alpha) * log_gating
         importance = np.exp(log_gating - self._drawn_log_gating)
         top, bottom = (self._kernel @ np.stack([importance * self.returns, importance], axis=1)).T
         value = top / (bottom + 1e-300)

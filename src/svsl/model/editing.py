@@ -1,7 +1,5 @@
 """Pruning and merging libraries without training."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,11 +25,7 @@ def select(library: SkillLibrary, index: IntArray) -> SkillLibrary:
 
 
 def heavy_components(library: SkillLibrary, min_weight: float = 0.0, max_components: int | None = None) -> IntArray:
-    """Returns the components with at least `min_weight`, at most the `max_components` heaviest, in ascending order.
-
-    Raises:
-        SvslError: If no component would be left.
-    """
+    """Returns the components with at least `min_weight`, at most the `max_components` heaviest, in ascending order."""
     log_weights = library.mixture.log_weights
     with np.errstate(divide="ignore"):
         kept = np.flatnonzero(log_weights >= np.log(min_weight))
@@ -48,9 +42,6 @@ def merge(libraries: Sequence[SkillLibrary]) -> SkillLibrary:
     Each library gets a share of the weight proportional to its number of components, divided among them by their own
     weights, so neither the order nor merging in several steps matters. Task options are those of the first library;
     the metadata keeps the metadata of all.
-
-    Raises:
-        SvslError: If the libraries are of different tasks.
     """
     first = libraries[0]
     for number, other in enumerate(libraries[1:], start=2):

@@ -1,7 +1,5 @@
 """Atomic file writes: each file is written to a temporary name in the same folder, then renamed."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile
@@ -55,15 +53,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, NDArray[np.generic]], hea
 
 
 def read_safetensors(path: Path, kind: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
-    """Reads the arrays and the header of a file written by `write_safetensors`.
-
-    Args:
-        path: The file.
-        kind: What the file should be, for the error message.
-
-    Raises:
-        SvslError: If the file cannot be read.
-    """
+    """Reads the arrays and the header of a file written by `write_safetensors`; `kind` names it in errors."""
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get(_HEADER, "{}"))

@@ -1,8 +1,7 @@
 """Stacks of linear-Gaussian distributions: the experts and, with no input, the context distributions."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,7 +35,7 @@ class LinearGaussian:
     log_norm: Array
 
     @classmethod
-    def build(cls, gain: ArrayLike, bias: ArrayLike, chol: ArrayLike) -> LinearGaussian:
+    def build(cls, gain: ArrayLike, bias: ArrayLike, chol: ArrayLike) -> Self:
         """Builds the stack from its parameters and precomputes the whitening maps."""
         gain, bias, chol = (np.asarray(a, dtype=np.float64) for a in (gain, bias, chol))
         dim = bias.shape[1]
@@ -49,7 +48,7 @@ class LinearGaussian:
         return cls(gain, bias, chol, whitener, -0.5 * dim * LOG_2PI - log_det)
 
     @classmethod
-    def unconditional(cls, mean: ArrayLike, chol: ArrayLike) -> LinearGaussian:
+    def unconditional(cls, mean: ArrayLike, chol: ArrayLike) -> Self:
         """Builds a stack without input from means `(K, dy)` and Cholesky factors `(K, dy, dy)`."""
         mean = np.asarray(mean, dtype=np.float64)
         return cls.build(np.zeros((*mean.shape, 0)), mean, chol)
@@ -71,13 +70,13 @@ class LinearGaussian:
         """Differential entropies in nats, `(K,)`."""
         return 0.5 * self.bias.shape[1] - self.log_norm
 
-    def select(self, index: IntArray) -> LinearGaussian:
+    def select(self, index: IntArray) -> "LinearGaussian":
         """Returns the stack of the components `index`."""
         return LinearGaussian(
             self.gain[index], self.bias[index], self.chol[index], self.whitener[:, :, index], self.log_norm[index]
         )
 
-    def append(self, other: LinearGaussian) -> LinearGaussian:
+    def append(self, other: "LinearGaussian") -> "LinearGaussian":
         """Returns this stack followed by `other`."""
         return LinearGaussian(
             np.concatenate([self.gain, other.gain]),
@@ -87,21 +86,14 @@ class LinearGaussian:
             np.concatenate([self.log_norm, other.log_norm]),
         )
 
-    def replace(self, index: IntArray, other: LinearGaussian) -> LinearGaussian:
+    def replace(self, index: IntArray, other: "LinearGaussian") -> "LinearGaussian":
         """Returns this stack with the components `index` replaced by those of `other`."""
         if np.array_equal(index, np.arange(len(self))):
             return other
-        new = LinearGaussian(
-            self.gain.copy(), self.bias.copy(), self.chol.copy(), self.whitener.copy(), self.log_norm.copy()
-        )
+        new = LinearGaussian(*(getattr(self, field.name).copy() for field in fields(self)))
         new.gain[index], new.bias[index], new.chol[index] = other.gain, other.bias, other.chol
         new.whitener[:, :, index], new.log_norm[index] = other.whitener, other.log_norm
         return new
-
-    def means(self, x: Array) -> Array:
-        """Means of all components for rows `x (n, dx)`: `(n, K, dy)`."""
-        flat = x @ self.gain.reshape(-1, self.gain.shape[2]).T
-        return flat.reshape(len(x), *self.bias.shape) + self.bias
 
     def log_prob(self, x: Array, y: Array) -> Array:
         """Log densities of rows `y (n, dy)` given `x (n, dx)` under every component: `(n, K)`."""
@@ -118,14 +110,9 @@ class LinearGaussian:
         return result
 
     def whitened(self, x: Array, y: Array) -> Array:
-        """Whitened residuals of each component's own samples.
+        """Whitens each component's own samples `y (K, n, dy)` with inputs `x (K, n, dx)`.
 
-        Args:
-            x: `(K, n, dx)`, inputs of the samples.
-            y: `(K, n, dy)`, the samples.
-
-        Returns:
-            `chol^-1 (y - gain x - bias)` with the samples last, `(K, dy, n)`.
+        Returns `chol^-1 (y - gain x - bias)` with the samples last, `(K, dy, n)`.
         """
         dim = self.bias.shape[1]
         maps = self.whitener.transpose(2, 1, 0)
@@ -138,17 +125,6 @@ class LinearGaussian:
         """Draws one `y` from each component for each of its inputs `x (K, n, dx)`: `(K, n, dy)`."""
         noise = rng.standard_normal((*x.shape[:2], self.bias.shape[1]))
         return x @ self.gain.transpose(0, 2, 1) + self.bias[:, None] + noise @ self.chol.transpose(0, 2, 1)
-
-
-def kl_divergence(new: LinearGaussian, old: LinearGaussian, x: Array) -> Array:
-    """`KL(new_k || old_k)` of each component, averaged over its inputs `x (K, n, dx)`: `(K,)`."""
-    dim = old.bias.shape[1]
-    inverse = np.linalg.inv(old.chol)
-    factor = inverse @ new.chol
-    shift = x @ (new.gain - old.gain).transpose(0, 2, 1) + (new.bias - old.bias)[:, None]
-    z = shift @ inverse.transpose(0, 2, 1)
-    log_det = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
-    return 0.5 * ((factor**2).sum((1, 2)) - dim + (z**2).sum(2).mean(1)) - log_det
 
 
 def clip_std(gaussian: LinearGaussian, scale: Array, low: float, high: float) -> LinearGaussian:

@@ -1,10 +1,9 @@
 """The skill library, which returns skills for a context. Requires only NumPy and safetensors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -96,14 +95,8 @@ class SkillLibrary:
     @property
     def components(self) -> tuple[Component, ...]:
         """The components as a tuple of `Component`."""
-        m = self.mixture
-        context_cov, cov, weights = m.contexts.cov, m.experts.cov, np.exp(m.log_weights)
-        return tuple(
-            Component(
-                float(weights[k]), m.contexts.bias[k], context_cov[k], m.experts.gain[k], m.experts.bias[k], cov[k]
-            )
-            for k in range(len(m))
-        )
+        weights = np.exp(self.mixture.log_weights).tolist()
+        return tuple(Component(*parts) for parts in zip(weights, *self._arrays().values(), strict=True))
 
     def sample(self, context: ArrayLike, rng: np.random.Generator) -> Skill:
         """Draws a component from the gating and parameters from its expert."""
@@ -140,16 +133,9 @@ class SkillLibrary:
         Columns: `component`, `weight`, `context_mean_I`, `context_cov_I_J`, `gain_P_I`, `bias_P`, `cov_P_Q`; I and J
         are indices of context dimensions, P and Q of parameters, from 0. The mean parameters are `gain c + bias`.
         """
-        m, count = self.mixture, len(self)
-        columns = {
-            "component": np.arange(count, dtype=np.float64),
-            "weight": np.exp(m.log_weights),
-            "context_mean": m.contexts.bias,
-            "context_cov": m.contexts.cov,
-            "gain": m.experts.gain,
-            "bias": m.experts.bias,
-            "cov": m.experts.cov,
-        }
+        count = len(self)
+        columns = {"component": np.arange(count, dtype=np.float64), "weight": np.exp(self.mixture.log_weights)}
+        columns |= self._arrays()
         names = ["_".join([name, *map(str, at)]) for name, a in columns.items() for at in np.ndindex(a.shape[1:])]
         return names, np.concatenate([array.reshape(count, -1) for array in columns.values()], axis=1)
 
@@ -184,22 +170,13 @@ class SkillLibrary:
 
     def save(self, path: str | Path) -> None:
         """Writes the library to one safetensors file, atomically."""
-        m = self.mixture
-        arrays = {
-            "log_weights": m.log_weights,
-            "context_mean": m.contexts.bias,
-            "context_cov": m.contexts.cov,
-            "gain": m.experts.gain,
-            "bias": m.experts.bias,
-            "cov": m.experts.cov,
-            "context_low": self.context_low,
-            "context_high": self.context_high,
-        }
+        arrays = {"log_weights": self.mixture.log_weights, **self._arrays()}
+        arrays |= {"context_low": self.context_low, "context_high": self.context_high}
         header = {"format": FORMAT, "version": VERSION, "metadata": dict(self.metadata)}
         write_safetensors(Path(path), arrays, header)
 
     @classmethod
-    def load(cls, path: str | Path) -> SkillLibrary:
+    def load(cls, path: str | Path) -> Self:
         """Reads and checks a library file, or the library in the folder of a finished run.
 
         Raises:
@@ -226,6 +203,12 @@ class SkillLibrary:
         inside = np.asarray(((contexts >= self.context_low) & (contexts <= self.context_high)).all(axis=1))
         return np.asarray(inside[0]) if single else inside
 
+    def _arrays(self) -> dict[str, Array]:
+        """Returns the parameters of all components, in the order of the fields of `Component`."""
+        contexts, experts = self.mixture.contexts, self.mixture.experts
+        arrays = {"context_mean": contexts.bias, "context_cov": contexts.cov}
+        return arrays | {"gain": experts.gain, "bias": experts.bias, "cov": experts.cov}
+
     def _rows(self, name: str, values: ArrayLike, dim: int) -> tuple[Array, bool]:
         try:
             array = np.asarray(values, dtype=np.float64)
@@ -250,23 +233,13 @@ class SkillLibrary:
 
 
 _SHAPES = {  # K components, C context dimensions, T parameters
-    "log_weights": "K",
-    "context_mean": "KC",
-    "context_cov": "KCC",
-    "gain": "KTC",
-    "bias": "KT",
-    "cov": "KTT",
-    "context_low": "C",
-    "context_high": "C",
-}
+    "log_weights": "K", "context_mean": "KC", "context_cov": "KCC", "gain": "KTC", "bias": "KT", "cov": "KTT",
+    "context_low": "C", "context_high": "C",
+}  # fmt: skip
 
 
 def _checked(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[Mixture, Array, Array]:
-    """Builds the mixture and the context box from the arrays of a file.
-
-    Raises:
-        SvslError: If an array is missing or invalid.
-    """
+    """Builds the mixture and the context box from the arrays of a file, if all are valid."""
     missing = [name for name in _SHAPES if name not in arrays]
     if missing:
         raise SvslError(f"array {missing[0]!r} is missing")

@@ -1,8 +1,7 @@
 """The mixture of experts: weights, context distributions and experts, computed in log space."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +29,10 @@ class Mixture:
     def __len__(self) -> int:
         return len(self.log_weights)
 
-    def select(self, index: IntArray) -> Mixture:
+    def select(self, index: IntArray) -> "Mixture":
         """Returns the mixture of the components `index`, with renormalised weights."""
-        log_weights = self.log_weights[index]
-        return Mixture(
-            log_weights - logsumexp(log_weights[None])[0], self.contexts.select(index), self.experts.select(index)
-        )
+        log_weights = log_normalised(self.log_weights[index])
+        return Mixture(log_weights, self.contexts.select(index), self.experts.select(index))
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Returns all arrays of the mixture by name, for a checkpoint."""
@@ -45,7 +42,7 @@ class Mixture:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[np.generic]]) -> Mixture:
+    def from_arrays(cls, arrays: dict[str, NDArray[np.generic]]) -> Self:
         """Restores a mixture from the result of `to_arrays`, bit for bit."""
 
         def stack(prefix: str) -> LinearGaussian:

@@ -1,7 +1,5 @@
 """Random generators, and their states as arrays for checkpoints."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Trained libraries that come with the package."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from svsl.errors import SvslError

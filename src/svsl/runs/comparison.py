@@ -1,7 +1,5 @@
 """Comparison of runs: groups of seeds, final results and learning curves with their uncertainty."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io
@@ -37,37 +35,21 @@ class Group:
 
 @dataclass(frozen=True)
 class Summary:
-    """A metric over the seeds of a group; NaN where there are too few seeds.
+    """A metric over the seeds of a group; NaN where there are too few seeds."""
 
-    Attributes:
-        seeds: Number of seeds that have the metric.
-        mean: Over seeds.
-        two_se: Two standard errors of the mean.
-        iqm: Interquartile mean: the mean of the middle half.
-        iqm_low: Lower end of its 95 % bootstrap interval.
-        iqm_high: Upper end.
-    """
-
-    seeds: int
-    mean: float
-    two_se: float
-    iqm: float
-    iqm_low: float
-    iqm_high: float
+    seeds: int  # number of seeds that have the metric
+    mean: float  # over seeds
+    two_se: float  # two standard errors of the mean
+    iqm: float  # interquartile mean: the mean of the middle half
+    iqm_low: float  # lower end of its 95 % bootstrap interval
+    iqm_high: float  # upper end
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric of a group over episodes, `(points,)` each; NaN where less than half of the seeds have a value.
+    """A metric of a group over simulated episodes: the numbers of `Summary` at each point of a grid, `(points,)` each.
 
-    Attributes:
-        episodes: The grid, in simulated episodes.
-        seeds: Number of seeds that have a value at each point.
-        mean: Over them.
-        two_se: Two standard errors.
-        iqm: Interquartile mean.
-        iqm_low: Lower end of its 95 % bootstrap interval.
-        iqm_high: Upper end.
+    They are NaN where less than half of the seeds have a value.
     """
 
     episodes: Array
@@ -83,11 +65,7 @@ class Curve:
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """Groups runs by everything in their configuration except the seed, in the given order.
-
-    Raises:
-        SvslError: If the runs are of different tasks, or two have the same configuration and seed.
-    """
+    """Groups runs of one task by everything in their configuration except the seed, in the given order."""
     tasks = sorted({run.config.task for run in runs})
     if len(tasks) > 1:
         raise SvslError(
@@ -152,16 +130,11 @@ def iqm_interval(values: Array, level: float = 0.95) -> tuple[float, float]:
 
     Seeds are resampled within their group, which is what a stratified bootstrap does with one task per group.
     """
-    interval = stats.bootstrap(
-        (values,),
-        interquartile_mean,
-        n_resamples=_RESAMPLES,
-        confidence_level=level,
-        method="percentile",
-        vectorized=True,
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    return float(interval.low), float(interval.high)
+    bootstrap = stats.bootstrap(
+        (values,), interquartile_mean, method="percentile", confidence_level=level,
+        n_resamples=_RESAMPLES, vectorized=True, rng=np.random.default_rng(0),
+    )  # fmt: skip
+    return float(bootstrap.confidence_interval.low), float(bootstrap.confidence_interval.high)
 
 
 def summarise(values: Sequence[float | None] | Array) -> Summary:
@@ -189,9 +162,8 @@ def learning_curve(group: Group, metric: str) -> Curve | None:
     for run in group.runs:
         rows = [row for row in run.read_metrics() if row.get(metric) is not None]
         if rows:
-            tracks.append(
-                (np.array([[row["episodes_simulated"], row[metric]] for row in rows], dtype=np.float64).T, run.finished)
-            )
+            points = np.array([[row["episodes_simulated"], row[metric]] for row in rows], dtype=np.float64)
+            tracks.append((points.T, run.finished))
     if not tracks:
         return None
     grid = np.linspace(min(t[0, 0] for t, _ in tracks), max(t[0, -1] for t, _ in tracks), GRID_POINTS)
@@ -220,11 +192,7 @@ def run_numbers(run: Run, contexts: int = 2000) -> dict[str, float | None]:
 
 
 def summary_table(groups: Sequence[Group], metrics: Sequence[str], contexts: int = 2000) -> Table:
-    """Summaries by group label and metric.
-
-    Raises:
-        SvslError: If no run has a metric.
-    """
+    """Summaries by group label and metric."""
     numbers = {group.label: [run_numbers(run, contexts) for run in group.runs] for group in groups}
     known = sorted({name for runs in numbers.values() for run in runs for name in run})
     for metric in metrics:

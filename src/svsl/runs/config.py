@@ -1,22 +1,15 @@
 """The configuration of a run: task, learner, settings and seed, as one value that is written to the run folder."""
 
-from __future__ import annotations
-
 import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, Self
 
 from svsl.errors import SvslError
 from svsl.learners.base import LearnerConfig, SearchSpace, Training
 from svsl.learners.registry import find_learner, find_preset, make_training
 from svsl.model.library import SkillLibrary
-
-# re-exported for the rooms above
-from svsl.model.random import EVAL_STREAM as EVAL_STREAM
-from svsl.model.random import PLOT_STREAM as PLOT_STREAM
-from svsl.model.random import PRUNE_STREAM as PRUNE_STREAM
 from svsl.model.version import __version__
 from svsl.tasks.base import Task
 from svsl.tasks.check import check_attributes
@@ -50,7 +43,7 @@ class RunConfig:
     freeze: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "task_options", json_options(self.task_options))
+        object.__setattr__(self, "task_options", _json_options(self.task_options))
 
     @property
     def step_based(self) -> bool:
@@ -79,9 +72,6 @@ class RunConfig:
             task: The task.
             base: The library to which the run adds components, if it extends one.
             workers: Simulation threads of a step-based learner (default: all cores, 0: none besides this one).
-
-        Raises:
-            SvslError: If the settings or the base do not fit the task, or an extra is not installed.
         """
         assert (base is None) == (self.extends is None)
         if base is not None:
@@ -90,15 +80,7 @@ class RunConfig:
         return make_training(self.learner, self.settings, task, self.seed, workers, mixture, self.freeze)
 
     def check(self, task: Task | None = None, base: SkillLibrary | None = None) -> None:
-        """Rejects a configuration that cannot be trained.
-
-        Args:
-            task: The task; default a new one.
-            base: The library to which the run adds components, if it extends one.
-
-        Raises:
-            SvslError: If task, learner and settings do not fit together, or an extra is not installed.
-        """
+        """Rejects a configuration that cannot be trained: task, learner, settings or base do not fit together."""
         task = task or self.make_task()
         errors = [finding.text for finding in check_attributes(task) if finding.verdict == "error"]
         if errors:
@@ -109,7 +91,7 @@ class RunConfig:
         """Returns the episodes the run asks for; a learner may need fewer if it deletes components."""
         return self.settings.planned_episodes(SearchSpace.of(task or self.make_task()))
 
-    def differences(self, expected: RunConfig) -> list[str]:
+    def differences(self, expected: Self) -> list[str]:
         """Returns what differs from the expected configuration, one item per value; empty if nothing does."""
         ours, theirs = _flat(self), _flat(expected)
         if self.learner != expected.learner:  # settings of two learners cannot be compared
@@ -122,7 +104,7 @@ class RunConfig:
         return json.dumps({"format": FORMAT, "svsl": __version__, **asdict(self)}, indent=2) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> RunConfig:
+    def from_json(cls, text: str) -> Self:
         """Reads the output of `to_json`, also of older versions."""
         data = json.loads(text)
         kind = find_learner(data["learner"]).config
@@ -153,9 +135,6 @@ def make_config(
         settings: Changed settings of the learner.
         seed: Seed of all randomness.
         test_contexts: New contexts per test.
-
-    Raises:
-        SvslError: If the task, the learner, the preset or a setting does not exist.
     """
     name, given_options = task if isinstance(task, str) else name_of(task), task_options or {}
     if not isinstance(task, str) and given_options:
@@ -186,11 +165,7 @@ def use_workers(task: Task, workers: int | None) -> None:
 
 
 def require_fit(library: SkillLibrary, task: Task, name: str) -> None:
-    """Rejects a library that does not belong to the task called `name`.
-
-    Raises:
-        SvslError: If the number of context dimensions or parameters differs.
-    """
+    """Rejects a library that has other context dimensions or parameters than the task called `name`."""
     got, expected = (library.context_dim, library.parameter_dim), (len(task.context_low), len(task.initial_mean))
     if got != expected:
         raise SvslError(
@@ -199,12 +174,8 @@ def require_fit(library: SkillLibrary, task: Task, name: str) -> None:
         )
 
 
-def json_options(options: Mapping[str, object]) -> dict[str, Any]:
-    """Returns task options as they come back from JSON, with tuples for lists: a run must recognise its own file.
-
-    Raises:
-        SvslError: If JSON cannot hold an option.
-    """
+def _json_options(options: Mapping[str, object]) -> dict[str, Any]:
+    """Returns task options as they come back from JSON, with tuples for lists: a run must recognise its own file."""
     plain = {}
     for name, value in options.items():
         try:

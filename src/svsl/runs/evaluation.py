@@ -1,22 +1,20 @@
 """Evaluation of a run or a library, and the copy a run folder keeps of it."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from svsl.errors import SvslError
 from svsl.evaluation.metrics import METRICS, diagnostics, run_trial
 from svsl.evaluation.result import Evaluation
+from svsl.learners.base import PolicyTraining
 from svsl.model.files import write_bytes
 from svsl.model.random import EVAL_STREAM, stream
 from svsl.model.version import __version__
 from svsl.runs.folder import Run
-from svsl.runs.sources import Source
+from svsl.runs.sources import Source, seed_of, task_of
 from svsl.runs.training import numeric_settings
 from svsl.tasks.base import Task
 
@@ -38,15 +36,14 @@ def evaluate_source(
     run = source.run
     if run is not None and run.config.step_based:
         return _evaluate_policy(run, contexts, workers)
-    metadata, rows = source.library.metadata, run.read_metrics() if run else []
+    metadata, seed, rows = source.library.metadata, seed_of(source.library), run.read_metrics() if run else []
     with numeric_settings():
-        rng = stream(source.seed, EVAL_STREAM)
-        trial = run_trial(source.library, task or source.task(workers), rng, contexts)
+        trial = run_trial(source.library, task or task_of(source.library, workers), stream(seed, EVAL_STREAM), contexts)
         metrics = {name: metric(trial) for name, metric in METRICS.items()}
     return Evaluation(
         task=metadata["task"],
         learner=metadata.get("learner"),
-        seed=source.seed,
+        seed=seed,
         finished=run is None or run.finished,
         components=len(source.library),
         episodes=int(metadata.get("episodes", 0)),
@@ -64,23 +61,22 @@ def evaluate_run(run: Run, contexts: int = 2000, workers: int | None = None, tas
 
 def _evaluate_policy(run: Run, contexts: int, workers: int | None) -> Evaluation:
     config, rows = run.config, run.read_metrics()
-    training: Any = run.make_training(config.make_task(workers), workers)
+    training = run.make_training(config.make_task(workers), workers)
+    assert isinstance(training, PolicyTraining)
     if run.finished:
-        policy, episodes = training.load_policy(run.product_path)
+        training.load(run.product_path)
     elif run.restore(training) is None:
         raise SvslError(f"{run.folder} has no trained policy yet; svsl resume {run.folder} continues it")
-    else:
-        policy, episodes = training.policy, training.episodes
     return Evaluation(
         task=config.task,
         learner=config.learner,
         seed=config.seed,
         finished=run.finished,
         components=None,
-        episodes=episodes,
-        episodes_simulated=episodes,
+        episodes=training.episodes,
+        episodes_simulated=training.episodes,
         wall_s=rows[-1]["wall_s"] if rows else None,
-        metrics=training.evaluate(policy, contexts),
+        metrics=training.evaluate(contexts),
     )
 
 
@@ -89,17 +85,15 @@ def stored_evaluation(
 ) -> Evaluation | None:
     """Returns the evaluation in the run folder; evaluates the run if it is missing or outdated.
 
-    It is stored as `evaluation.json` together with the hash of the library or checkpoint it belongs to. Returns None
-    for a run without a trained component.
+    It is stored together with the hash of the library or checkpoint it belongs to. Returns None for a run without a
+    trained component.
     """
     learned = run.product_path if run.finished else run.checkpoint_path
     if not learned.exists():
         return None
-    made_for = {
-        "sha256": hashlib.sha256(learned.read_bytes()).hexdigest(), "contexts": contexts, "svsl": __version__
-    }  # fmt: skip
-    path = run.folder / "evaluation.json"
-    stored = _read(path, made_for)
+    digest = hashlib.sha256(learned.read_bytes()).hexdigest()
+    made_for = {"sha256": digest, "contexts": contexts, "svsl": __version__}
+    stored = _read(run.evaluation_path, made_for)
     if stored is not None:
         return stored
     try:
@@ -110,7 +104,7 @@ def stored_evaluation(
         return None  # the checkpoint was written before any component was trained
     content = {"made_for": made_for, "evaluation": evaluation.to_json()}
     with contextlib.suppress(OSError):  # a read-only folder: evaluated again next time
-        write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+        write_bytes(run.evaluation_path, (json.dumps(content, indent=2) + "\n").encode())
     return evaluation
 
 

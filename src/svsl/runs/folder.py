@@ -1,16 +1,15 @@
 """The run folder: configuration, metrics, checkpoint, library, figures. Files are written completely or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from svsl.errors import SvslError
 from svsl.learners.base import Arrays, Training
@@ -19,7 +18,6 @@ from svsl.model.files import read_safetensors, remove_leftovers, write_bytes, wr
 from svsl.model.library import SkillLibrary
 from svsl.model.version import __version__
 from svsl.runs.config import FORMAT, RunConfig
-from svsl.runs.locks import folder_lock
 from svsl.tasks.base import Task
 
 MetricsRow = dict[str, Any]  # names to numbers, None for a number that is not finite
@@ -59,7 +57,7 @@ class Run:
         return folder / "config.json"
 
     @classmethod
-    def create(cls, folder: Path, config: RunConfig, overwrite: bool = False, base: SkillLibrary | None = None) -> Run:
+    def create(cls, folder: Path, config: RunConfig, overwrite: bool = False, base: SkillLibrary | None = None) -> Self:
         """Creates a run folder.
 
         Args:
@@ -67,9 +65,6 @@ class Run:
             config: The configuration.
             overwrite: Replace a run that is already there.
             base: The library that the run extends, if it does.
-
-        Raises:
-            SvslError: If the folder holds something that must not be lost.
         """
         run = cls(folder, config)
         if cls.config_path(folder).exists():
@@ -86,12 +81,8 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, folder: Path) -> Run:
-        """Opens an existing run.
-
-        Raises:
-            SvslError: If the folder is not a run folder or its configuration cannot be read.
-        """
+    def open(cls, folder: Path) -> Self:
+        """Opens an existing run."""
         path = cls.config_path(folder)
         if not path.is_file():
             raise SvslError(f"{folder} is not a run folder (it has no {path.name}); svsl train creates one")
@@ -117,11 +108,7 @@ class Run:
         return self.config.make_training(task, base, workers)
 
     def restore(self, training: Training) -> dict[str, Any] | None:
-        """Restores a new training to the checkpoint; returns the checkpoint's counters, or None if there is none.
-
-        Raises:
-            SvslError: If the checkpoint cannot be read or was written with another configuration or task.
-        """
+        """Restores a new training to the checkpoint; returns the checkpoint's counters, or None if there is none."""
         checkpoint = self.load_checkpoint()
         if checkpoint is None:
             return None
@@ -139,11 +126,7 @@ class Run:
         write_safetensors(self.checkpoint_path, arrays, header)
 
     def load_checkpoint(self) -> tuple[Arrays, dict[str, Any]] | None:
-        """Returns the arrays and counters of the checkpoint, or None if it does not exist yet.
-
-        Raises:
-            SvslError: If it cannot be read or was written with another configuration.
-        """
+        """Returns the arrays and counters of the checkpoint, or None if it does not exist yet."""
         if not self.checkpoint_path.exists():
             return None
         arrays, header = read_safetensors(self.checkpoint_path, "checkpoint")
@@ -170,12 +153,8 @@ class Run:
         }
 
     def load_library(self) -> SkillLibrary:
-        """Returns the finished library, or that of the checkpoint of an unfinished run.
-
-        Raises:
-            SvslError: If no component is trained yet, or the learner does not learn a library.
-        """
-        if self.config.product != "library":
+        """Returns the finished library, or that of the checkpoint of an unfinished run."""
+        if self.config.step_based:
             raise SvslError(
                 f"{self.folder} holds a {self.config.product} of {self.config.learner}, not a skill library"
             )
@@ -248,3 +227,24 @@ class Run:
         for folder in (self.figures, self.tensorboard):
             if folder.exists():
                 shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def folder_lock(folder: Path, busy: str, wait_s: float = 0.0) -> Iterator[None]:
+    """Locks a folder against other processes, as far as its file system has locks.
+
+    The system releases the lock when the process ends, however it ends. If another process still holds it after
+    `wait_s`, the error message is `busy`.
+    """
+    (folder / ".lock").touch()  # a folder that cannot be written is an error, one that cannot be locked is not
+    # no fallback to a marker file: one left by a killed process would block the folder
+    lock = FileLock(folder / ".lock", timeout=wait_s, fallback_to_soft=False)
+    with contextlib.suppress(OSError):  # a file system without locks, as on some clusters
+        try:
+            lock.acquire()
+        except Timeout:
+            raise SvslError(busy) from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,7 +1,5 @@
 """Sources of libraries: a run folder, a library file or the name of a shipped library."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +9,7 @@ from svsl.errors import SvslError
 from svsl.learners.registry import find_preset
 from svsl.model.library import SkillLibrary
 from svsl.model.shipped import load_pretrained, pretrained_names
-from svsl.runs.config import RunConfig, require_fit
+from svsl.runs.config import RunConfig, require_fit, use_workers
 from svsl.runs.folder import Run
 from svsl.tasks.base import Task
 from svsl.tasks.registry import make_task
@@ -33,29 +31,11 @@ class Source:
 
     @cached_property
     def library(self) -> SkillLibrary:
-        """The library; of an unfinished run, the components trained so far.
-
-        Raises:
-            SvslError: If no component is trained yet, or the run trains a policy instead of a library.
-        """
+        """The library; of an unfinished run, the components trained so far."""
         if self.loaded is not None:
             return self.loaded
         assert self.run is not None
         return self.run.load_library()
-
-    @property
-    def seed(self) -> int:
-        """See `seed_of`."""
-        return seed_of(self.library)
-
-    @property
-    def config(self) -> RunConfig:
-        """See `config_of`."""
-        return config_of(self.library, self.run)
-
-    def task(self, workers: int | None = None) -> Task:
-        """See `task_of`."""
-        return task_of(self.library, workers)
 
 
 def open_source(where: str) -> Source:
@@ -76,17 +56,12 @@ def open_source(where: str) -> Source:
 
 
 def config_of(library: SkillLibrary, run: Run | None = None) -> RunConfig:
-    """Returns the configuration a library was trained with; the task's preset if nothing records it.
-
-    Raises:
-        SvslError: If the library does not name its task, or its configuration cannot be read.
-    """
-    metadata = library.metadata
+    """Returns the configuration a library was trained with; the task's preset if nothing records it."""
     if run is not None:
         return run.config
-    if "config" in metadata:
+    if "config" in library.metadata:
         try:
-            return RunConfig.from_json(metadata["config"])
+            return RunConfig.from_json(library.metadata["config"])
         except (SvslError, ValueError, KeyError, TypeError) as error:
             raise SvslError(f"the configuration in the library's metadata cannot be read ({error})") from None
     name, options = _task_in_metadata(library)
@@ -94,11 +69,7 @@ def config_of(library: SkillLibrary, run: Run | None = None) -> RunConfig:
 
 
 def seed_of(library: SkillLibrary) -> int:
-    """Returns the seed a library was trained with; 0 if its metadata does not record it.
-
-    Raises:
-        SvslError: If the recorded seed is not a number.
-    """
+    """Returns the seed a library was trained with; 0 if its metadata does not record it."""
     try:
         return int(library.metadata.get("seed", 0))
     except ValueError:
@@ -108,20 +79,11 @@ def seed_of(library: SkillLibrary) -> int:
 
 
 def task_of(library: SkillLibrary, workers: int | None = None) -> Task:
-    """Creates the task a library was trained on.
-
-    Args:
-        library: Its metadata names the task.
-        workers: Threads or processes of a task that uses several (default: all cores; 0: none besides this one).
-
-    Raises:
-        SvslError: If the library does not name its task, or no longer fits it.
-    """
+    """Creates the task named in a library's metadata, with `workers` as in `use_workers`."""
     name, options = _task_in_metadata(library)
     task = make_task(name, **options)
     require_fit(library, task, name)
-    if workers is not None and hasattr(task, "workers"):
-        task.workers = workers
+    use_workers(task, workers)
     return task
 
 

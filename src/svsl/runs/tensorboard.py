@@ -1,7 +1,5 @@
 """The metrics as TensorBoard events, if TensorBoard is installed."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The training loop of every run: advance the learner; periodically test it, write metrics and a checkpoint."""
 
-from __future__ import annotations
-
 import math
 import signal
 import threading
@@ -26,27 +24,16 @@ _REPORT_EVERY_S = 0.2
 
 @dataclass(frozen=True)
 class Status:
-    """The current state of a run, for a progress display.
+    """The current state of a run, for a progress display."""
 
-    Attributes:
-        progress: Progress of the learner.
-        episodes: Episodes run so far.
-        nonfinite: Episodes with a NaN or infinite return.
-        diverged: Episodes whose simulation diverged.
-        elapsed_s: Training time so far, over all interruptions.
-        episodes_per_s: Current speed.
-        remaining_s: Estimated time to the end; NaN if not yet known.
-        test: The newest row of metrics; None before the first.
-    """
-
-    progress: Progress
-    episodes: int
-    nonfinite: int
-    diverged: int
-    elapsed_s: float
-    episodes_per_s: float
-    remaining_s: float
-    test: MetricsRow | None
+    progress: Progress  # of the learner
+    episodes: int  # run so far
+    nonfinite: int  # episodes with a NaN or infinite return
+    diverged: int  # episodes whose simulation diverged
+    elapsed_s: float  # training time so far, over all interruptions
+    episodes_per_s: float  # since the start or the resume; NaN if not yet known
+    remaining_s: float  # estimated time to the end; NaN if not yet known
+    test: MetricsRow | None  # the newest row of metrics; None before the first
 
 
 class Trainer:
@@ -62,8 +49,11 @@ class Trainer:
     def __init__(
         self, run: Run, checkpoint_s: float = 10.0, workers: int | None = None, task: Task | None = None
     ) -> None:
+        if task is not None and run.config.step_based:
+            raise SvslError(f"{run.config.learner} acts step by step on this machine; leave out --backend")
         self.run, self.checkpoint_s = run, checkpoint_s
-        self.training = run.make_training(task or run.config.make_task(workers), workers)
+        self.task = task or run.config.make_task(workers)
+        self.training = run.make_training(self.task, workers)
         counters = run.restore(self.training) or {"rows": 0, "elapsed_s": 0.0}
         self.rows, self.elapsed_s = int(counters["rows"]), float(counters["elapsed_s"])
         self._test: MetricsRow | None = None
@@ -153,17 +143,6 @@ class Trainer:
                 f"cannot write to {folder} ({error.strerror}); the last checkpoint is intact: free some space, "
                 f"then svsl resume {folder}"
             ) from None
-
-
-def make_trainer(run: Run, checkpoint_s: float = 10.0, workers: int | None = None, task: Task | None = None) -> Trainer:
-    """Creates the trainer of a run; see `Trainer` for the arguments.
-
-    Raises:
-        SvslError: If a step-based learner is given another place to run its episodes.
-    """
-    if task is not None and run.config.step_based:
-        raise SvslError(f"{run.config.learner} acts step by step on this machine; leave out --backend")
-    return Trainer(run, checkpoint_s, workers, task)
 
 
 @contextmanager

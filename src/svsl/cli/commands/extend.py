@@ -12,7 +12,7 @@ from svsl.errors import SvslError
 from svsl.learners.registry import find_preset
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs.folder import Run
-from svsl.runs.sources import open_source
+from svsl.runs.sources import config_of, open_source
 
 _COMPONENTS = 10  # added by default
 
@@ -51,7 +51,7 @@ def main(args: list[str]) -> int:
     base, old_run = opened.library, opened.run
     if old_run is not None and not old_run.finished:
         raise SvslError(f"{source} is not finished; resume it with svsl resume {source}, then extend it")
-    old = opened.config
+    old = config_of(base, old_run)
     # SVSL extends the library of any learner: it only needs its components
     settings = old.settings if isinstance(old.settings, SVSLConfig) else find_preset(old.task).settings
     assert isinstance(settings, SVSLConfig)

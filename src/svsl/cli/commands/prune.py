@@ -12,10 +12,9 @@ from svsl.errors import SvslError
 from svsl.evaluation.metrics import repertoire
 from svsl.evaluation.pruning import needed_components
 from svsl.model.editing import heavy_components, select
-from svsl.model.random import stream
-from svsl.runs.config import PRUNE_STREAM
+from svsl.model.random import PRUNE_STREAM, stream
 from svsl.runs.evaluation import evaluate_source
-from svsl.runs.sources import Source, open_source
+from svsl.runs.sources import Source, open_source, seed_of, task_of
 from svsl.runs.training import numeric_settings
 from svsl.tasks.base import uniform_contexts
 
@@ -74,7 +73,7 @@ def main(args: list[str]) -> int:
 
 def without_redundant(source: Source, tolerance: float, contexts: int) -> Source:
     """Drops the components that are not needed in a sample of contexts."""
-    task, rng = source.task(), stream(source.seed, PRUNE_STREAM)
+    task, rng = task_of(source.library), stream(seed_of(source.library), PRUNE_STREAM)
     with numeric_settings():
         behaviours = repertoire(source.library, task, uniform_contexts(task, contexts, rng), rng)
     return Source(source.name, loaded=select(source.library, needed_components(behaviours, tolerance)))

@@ -13,8 +13,7 @@ from svsl.cli.parsing import Source, Switch, parse
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
-from svsl.runs.config import PLOT_STREAM
-from svsl.runs.sources import open_source
+from svsl.runs.sources import open_source, task_of
 
 
 @dataclass(frozen=True)
@@ -51,14 +50,13 @@ class Options:
 def main(args: list[str]) -> int:
     """Renders the video."""
     options = parse(Options, args, "svsl video")
-    from svsl.model.random import stream
+    from svsl.model.random import PLOT_STREAM, stream
     from svsl.show.playback import skills_at
     from svsl.show.video import check_format, render_video
 
     check_format(options.out)
-    source = open_source(options.source)
-    library = source.library
-    task, context = source.task(), context_of(library, options.context)
+    library = open_source(options.source).library
+    task, context = task_of(library), context_of(library, options.context)
     components = [options.component] if options.component is not None else None
     skills = skills_at(library, task, context, stream(0, PLOT_STREAM, 4), components)
     skills = skills if options.all else skills[:1]

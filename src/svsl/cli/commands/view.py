@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from svsl.cli.parsing import Source, Switch, parse
 from svsl.errors import SvslError
-from svsl.runs.sources import open_source
+from svsl.runs.sources import open_source, task_of
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ def main(args: list[str]) -> int:
     for package in ("viser", "mjviser"):
         if find_spec(package) is None:
             raise SvslError(f"svsl view needs {package}: pip install 'svsl[viewer]'")
-    source = open_source(options.source)
-    source.task()  # report a mistake before anything is served
+    library = open_source(options.source).library
+    task_of(library)  # report a mistake before anything is served
     from svsl.runs.training import stop_on_signals
     from svsl.show.viewer.page import Page
 
     with stop_on_signals() as stop:
-        page = Page(source.library, source.task, options.host, options.port)
+        page = Page(library, lambda: task_of(library), options.host, options.port)
         try:
             print(f"{page.address}  (Ctrl-C ends)", flush=True)
             if options.open:

@@ -1,8 +1,7 @@
 """Settings of PPO, readable without PyTorch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
+from typing import Self
 
 from svsl.learners.base import LearnerConfig, SearchSpace, require, shrunk
 
@@ -35,15 +34,10 @@ class PPOConfig(LearnerConfig):
     """Rollouts between tests."""
 
     def __post_init__(self) -> None:
-        for name in ("episodes", "environments", "batch", "epochs", "test_every"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        require(
-            self.batch >= 2 and self.rollout_steps % self.environments == 0 and self.rollout_steps >= self.batch,
-            "rollout_steps",
-            f"a multiple of environments ({self.environments}) that is at least batch ({self.batch}, itself at least "
-            "2)",
-            self.rollout_steps,
-        )
+        self.require_at_least(1, "episodes", "environments", "batch", "epochs", "test_every")
+        good = self.batch >= 2 and self.rollout_steps % self.environments == 0 and self.rollout_steps >= self.batch
+        expected = f"a multiple of environments ({self.environments}), at least batch ({self.batch}, itself at least 2)"
+        require(good, "rollout_steps", expected, self.rollout_steps)
         for name in ("learning_rate", "discount", "gae_lambda", "clip"):
             require(0 < getattr(self, name) <= 1, name, "above 0 and at most 1", getattr(self, name))
         require(bool(self.hidden) and min(self.hidden) >= 1, "hidden", "sizes of at least 1", self.hidden)
@@ -52,14 +46,10 @@ class PPOConfig(LearnerConfig):
         """Returns the episodes of a run; the last rollout may add some."""
         return self.episodes
 
-    def scaled(self, scale: float, power: float) -> PPOConfig:
+    def scaled(self, scale: float, power: float) -> Self:
         """Returns the settings of a smaller run; there are no components, so both factors apply to the episodes."""
         return replace(self, episodes=shrunk(self.episodes, scale, 500, 1 + power))
 
-    def with_budget(self, episodes: float) -> PPOConfig:
+    def with_budget(self, episodes: float) -> Self:
         """Returns the settings of a run of about this many episodes."""
         return replace(self, episodes=max(1, round(episodes)))
-
-    def rollouts(self, episode_steps: int) -> int:
-        """Returns the number of rollouts, with episodes of `episode_steps` steps."""
-        return -(-self.episodes * episode_steps // self.rollout_steps)

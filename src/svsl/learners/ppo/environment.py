@@ -1,7 +1,5 @@
 """The step-based reacher as a vectorised environment of stable-baselines3 (extra `svsl[ppo]`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ A checkpoint holds no random state: each rollout starts from its own seeds, deri
 of the rollout. It holds networks, optimiser, normalisation and the arms in the middle of their episodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +18,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.policies import ActorCriticPolicy
-from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from stable_baselines3.common.vec_env import VecNormalize
 
 from svsl.errors import SvslError
 from svsl.learners.base import Arrays, Counters, Progress, add_prefix, strip_prefix
@@ -28,75 +26,41 @@ from svsl.learners.ppo.config import PPOConfig
 from svsl.learners.ppo.environment import ArmsVecEnv
 from svsl.learners.ppo.update import Networks, Rollout, update
 from svsl.model.files import read_safetensors, write_safetensors
-from svsl.model.gaussians import Array, BoolArray
+from svsl.model.gaussians import Array
 from svsl.model.random import EVAL_STREAM, LEARNER_STREAM, TASK_STREAM, TEST_STREAM, stream
 from svsl.model.version import __version__
 from svsl.tasks.base import Task, uniform_contexts
 from svsl.tasks.reacher5 import STEPS
-from svsl.tasks.steps import StepForm, step_form
-
-_CLIP_OBSERVATION, _EPSILON = 10.0, 1e-8  # of the normalisation, as in VecNormalize
-
-
-class StepPolicy:
-    """A trained network with its normalisation of observations.
-
-    Args:
-        network: The policy.
-        mean: `(d,)`, mean of the observations.
-        var: `(d,)`, variance of the observations.
-    """
-
-    def __init__(self, network: ActorCriticPolicy, mean: Array, var: Array) -> None:
-        self.network, self.mean, self.var = network, mean, var
-
-    def act(self, observations: Array, deterministic: bool) -> Array:
-        """Returns actions `(n, 5)` for raw observations `(n, d)`."""
-        scaled = (observations - self.mean) / np.sqrt(self.var + _EPSILON)
-        clipped = np.clip(scaled, -_CLIP_OBSERVATION, _CLIP_OBSERVATION).astype(np.float32)
-        return np.asarray(self.network.predict(clipped, deterministic=deterministic)[0], dtype=np.float64)
-
-    def play(self, arms: StepForm, goals: Array, deterministic: bool) -> tuple[Array, BoolArray]:
-        """Runs one whole episode for each goal; returns the returns and success, `(n,)` each."""
-        arms.begin(slice(None), goals)
-        returns = np.zeros(len(goals))
-        for _ in range(STEPS):
-            returns += arms.step(self.act(arms.observe(), deterministic))[0]
-        return returns, arms.success()
-
-    def measure(self, task: Task, goals: Array, workers: int | None = None) -> dict[str, float]:
-        """Returns mean return and success rate, with the mean actions and with sampled ones."""
-        arms = step_form(task, len(goals), workers)
-        returns, success = self.play(arms, goals, deterministic=True)
-        sampled, sampled_success = self.play(arms, goals, deterministic=False)
-        return {
-            "return_mean": float(returns.mean()),
-            "success_rate": float(success.mean()),
-            "return_sampled": float(sampled.mean()),
-            "success_sampled": float(sampled_success.mean()),
-        }
+from svsl.tasks.steps import step_form
 
 
 class PPOTraining:
-    """PPO at work on a task; see `svsl.learners.base.Training` for the contract.
-
-    Args:
-        config: The settings.
-        task: The task; it must have a step-based form.
-        seed: Seed of all randomness.
-        workers: Simulation threads (default: all cores, 0: no others).
-    """
+    """PPO at work on a task that has a step-based form; see `svsl.learners.base.PolicyTraining` for the contract."""
 
     nonfinite = diverged = 0  # failed simulations end their episodes
 
     def __init__(self, config: PPOConfig, task: Task, seed: int, workers: int | None = None) -> None:
         self.config, self.task, self.seed, self.workers = config, task, seed, workers
-        self.rollout, self.rollouts, self.recent_return = 0, config.rollouts(STEPS), float("nan")
+        self.rollout, self.rollouts = 0, -(-config.episodes * STEPS // config.rollout_steps)
+        self.recent_return = float("nan")
         arms = step_form(task, config.environments, workers)
         self.envs = ArmsVecEnv(arms, task, stream(seed, TASK_STREAM))
         self.normaliser = VecNormalize(self.envs, gamma=config.discount)
         with _one_torch_thread():  # several would round the initial networks differently
-            self.model = _make_model(config, self.normaliser, _torch_seed(seed, 0))
+            self.model = PPO(
+                "MlpPolicy",
+                self.normaliser,
+                learning_rate=config.learning_rate,
+                n_steps=config.rollout_steps // config.environments,
+                batch_size=config.batch,
+                n_epochs=config.epochs,
+                gamma=config.discount,
+                gae_lambda=config.gae_lambda,
+                clip_range=config.clip,
+                policy_kwargs={"net_arch": list(config.hidden)},
+                seed=_torch_seed(seed, 0),
+                device="cpu",
+            )
         self.networks = share_parameters(self.model.policy)
         self.model.set_logger(Logger(None, []))  # the default one would leave a temporary folder behind
         _, self._callback = self.model._setup_learn(self.rollouts * config.rollout_steps)
@@ -129,32 +93,16 @@ class PPOTraining:
             counts={},
         )
 
-    @property
-    def policy(self) -> StepPolicy:
-        """The current policy."""
-        return StepPolicy(self.model.policy, self.normaliser.obs_rms.mean, self.normaliser.obs_rms.var)
-
     def advance(self) -> None:
-        """Collects a rollout and learns from it.
-
-        Raises:
-            SvslError: If the network became NaN.
-        """
-        seed, model, config = self.seed, self.model, self.config
+        """Collects a rollout and learns from it."""
+        seed, model = self.seed, self.model
         self.envs.rng = stream(seed, TASK_STREAM, self.rollout)
         torch.manual_seed(_torch_seed(seed, 1 + self.rollout))
         self.envs.finished = []
         with _one_torch_thread():
             model.collect_rollouts(self.normaliser, self._callback, model.rollout_buffer, model.n_steps)
-        update(
-            self.networks,
-            rollout_of(model.rollout_buffer),
-            stream(seed, LEARNER_STREAM, 1 + self.rollout, 1),
-            batch=config.batch,
-            epochs=config.epochs,
-            learning_rate=config.learning_rate,
-            clip=config.clip,
-        )
+        rng = stream(seed, LEARNER_STREAM, 1 + self.rollout, 1)
+        update(self.networks, rollout_of(model.rollout_buffer), rng, self.config)
         if not np.isfinite(self.networks.vector).all():
             raise SvslError(
                 f"PPO's network became NaN after {self.episodes} episodes; start a new run with a lower --learning-rate"
@@ -164,14 +112,11 @@ class PPOTraining:
 
     def measure(self, contexts: int) -> dict[str, float]:
         """Tests the policy on new contexts."""
-        goals = uniform_contexts(self.task, contexts, stream(self.seed, TEST_STREAM, self.rollout))
-        with _one_torch_thread():
-            numbers = self.policy.measure(self.task, goals, self.workers)
         return {
             "episodes": self.episodes,
             "episodes_simulated": self.episodes,
             "milestone": self.rollout,
-            **numbers,
+            **self._measured(contexts, stream(self.seed, TEST_STREAM, self.rollout)),
             "recent_return": self.recent_return,
             "action_std": float(torch.exp(self.model.policy.log_std.detach()).mean()),
         }
@@ -191,12 +136,8 @@ class PPOTraining:
             "last_observation": model._last_obs,
             "last_start": np.asarray(model._last_episode_starts, dtype=np.uint8),
         }
-        counters: Counters = {
-            "rollout": self.rollout,
-            "adam_steps": self.networks.steps,
-            "recent_return": self.recent_return,
-        }
-        return arrays, counters
+        counts = {"rollout": self.rollout, "adam_steps": self.networks.steps}
+        return arrays, {**counts, "recent_return": self.recent_return}
 
     def restore(self, arrays: Arrays, counters: Mapping[str, Any]) -> None:
         """Continues from a `state`."""
@@ -215,49 +156,47 @@ class PPOTraining:
         self.recent_return = float(counters["recent_return"])
 
     def save(self, path: Path, origin: Mapping[str, object]) -> None:
-        """Writes the policy."""
-        policy = self.policy
-        arrays = add_prefix("network.", _arrays(policy.network.state_dict())) | {"mean": policy.mean, "var": policy.var}
+        """Writes the policy: its network and its normalisation of observations."""
+        statistics = self.normaliser.obs_rms
+        arrays = add_prefix("network.", _arrays(self.model.policy.state_dict()))
+        arrays |= {"mean": statistics.mean, "var": statistics.var}
         header = {name: origin[name] for name in ("task", "task_options", "learner", "seed")}
         write_safetensors(path, arrays, header | {"episodes": self.episodes, "svsl": __version__})
 
-    def load_policy(self, path: Path) -> tuple[StepPolicy, int]:
-        """Reads a saved policy into the networks of this object; also returns its training episodes.
-
-        Raises:
-            SvslError: If the file cannot be read or holds another network.
-        """
-        arrays, header = read_safetensors(path, "policy")
-        network = self.model.policy
+    def load(self, path: Path) -> None:
+        """Restores the policy that a finished training saved."""
+        arrays, _ = read_safetensors(path, "policy")
         try:
-            network.load_state_dict(_tensors(strip_prefix("network.", arrays)))
-            return StepPolicy(network, arrays["mean"], arrays["var"]), int(header["episodes"])  # type: ignore[arg-type]
+            self.model.policy.load_state_dict(_tensors(strip_prefix("network.", arrays)))
+            self.normaliser.obs_rms.mean, self.normaliser.obs_rms.var = arrays["mean"], arrays["var"]
         except (KeyError, RuntimeError) as error:
             raise SvslError(f"{path} does not fit the settings of its run ({error!r})") from None
+        self.rollout = self.rollouts
 
-    def evaluate(self, policy: StepPolicy, contexts: int) -> dict[str, float]:
-        """Measures a policy on the contexts of `svsl eval`."""
+    def evaluate(self, contexts: int) -> dict[str, float]:
+        """Evaluates the current policy on the contexts of `svsl eval`."""
         torch.manual_seed(_torch_seed(self.seed, 0))
-        goals = uniform_contexts(self.task, contexts, stream(self.seed, EVAL_STREAM))
+        return self._measured(contexts, stream(self.seed, EVAL_STREAM))
+
+    def act(self, observations: Array, deterministic: bool) -> Array:
+        """Returns actions `(n, 5)` for raw observations `(n, d)`."""
+        normalised = self.normaliser.normalize_obs(observations)
+        return np.asarray(self.model.policy.predict(normalised, deterministic=deterministic)[0], dtype=np.float64)
+
+    def _measured(self, contexts: int, rng: np.random.Generator) -> dict[str, float]:
+        """Plays one episode per context with the mean actions, then one with sampled actions."""
+        goals, arms = uniform_contexts(self.task, contexts, rng), step_form(self.task, contexts, self.workers)
+
+        def play(deterministic: bool) -> tuple[float, float]:
+            arms.begin(slice(None), goals)
+            returns = np.zeros(contexts)
+            for _ in range(STEPS):
+                returns += arms.step(self.act(arms.observe(), deterministic))[0]
+            return float(returns.mean()), float(arms.success().mean())
+
         with _one_torch_thread():
-            return policy.measure(self.task, goals, self.workers)
-
-
-def _make_model(config: PPOConfig, envs: VecEnv, seed: int) -> PPO:
-    return PPO(
-        "MlpPolicy",
-        envs,
-        learning_rate=config.learning_rate,
-        n_steps=config.rollout_steps // config.environments,
-        batch_size=config.batch,
-        n_epochs=config.epochs,
-        gamma=config.discount,
-        gae_lambda=config.gae_lambda,
-        clip_range=config.clip,
-        policy_kwargs={"net_arch": list(config.hidden)},
-        seed=seed,
-        device="cpu",
-    )
+            numbers = *play(deterministic=True), *play(deterministic=False)
+        return dict(zip(("return_mean", "success_rate", "return_sampled", "success_sampled"), numbers, strict=True))
 
 
 def share_parameters(policy: ActorCriticPolicy) -> Networks:

@@ -4,13 +4,13 @@ For batches and layers of 64, PyTorch spends nearly all its time dispatching abo
 tenth of that. The result is that of `stable_baselines3.PPO.train` with its defaults; a test compares the two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from svsl.learners.ppo.config import PPOConfig
 
 Floats = NDArray[np.float32]
 _VALUE_WEIGHT, _MAX_NORM = 0.5, 0.5
@@ -20,21 +20,13 @@ _LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
 
 @dataclass(frozen=True)
 class Rollout:
-    """The steps of a rollout, one per row.
+    """The steps of a rollout, one per row."""
 
-    Attributes:
-        observations: `(n, d)`, normalised.
-        actions: `(n, a)`, before clipping.
-        log_probs: `(n,)`, log probabilities of the actions under the policy that drew them.
-        advantages: `(n,)`.
-        returns: `(n,)`, targets of the value network.
-    """
-
-    observations: Floats
-    actions: Floats
-    log_probs: Floats
-    advantages: Floats
-    returns: Floats
+    observations: Floats  # (n, d), normalised
+    actions: Floats  # (n, a), before clipping
+    log_probs: Floats  # (n,), log probabilities of the actions under the policy that drew them
+    advantages: Floats  # (n,)
+    returns: Floats  # (n,), targets of the value network
 
 
 class Networks:
@@ -100,24 +92,15 @@ class Networks:
         self.vector -= scale
 
 
-def update(
-    networks: Networks,
-    rollout: Rollout,
-    rng: np.random.Generator,
-    *,
-    batch: int,
-    epochs: int,
-    learning_rate: float,
-    clip: float,
-) -> None:
-    """Makes `epochs` passes over the rollout, in batches of rows in random order."""
+def update(networks: Networks, rollout: Rollout, rng: np.random.Generator, config: PPOConfig) -> None:
+    """Makes `config.epochs` passes over the rollout, in batches of rows in random order."""
     count = len(rollout.returns)
-    for _ in range(epochs):
+    for _ in range(config.epochs):
         order = rng.permutation(count)
         shuffled = [array[order] for array in vars(rollout).values()]
-        for start in range(0, count, batch):
-            rows = slice(start, start + batch)
-            networks.step(Rollout(*(array[rows] for array in shuffled)), learning_rate, clip)
+        for start in range(0, count, config.batch):
+            rows = slice(start, start + config.batch)
+            networks.step(Rollout(*(array[rows] for array in shuffled)), config.learning_rate, config.clip)
 
 
 def _forward(layers: Sequence[Floats], inputs: Floats) -> tuple[Floats, list[Floats]]:

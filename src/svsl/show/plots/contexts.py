@@ -11,8 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from svsl.evaluation.metrics import repertoire, success_map
 from svsl.model.gaussians import Array, BoolArray
 from svsl.model.library import SkillLibrary
-from svsl.model.random import stream
-from svsl.runs.config import PLOT_STREAM
+from svsl.model.random import PLOT_STREAM, stream
 from svsl.show.playback import active_components
 from svsl.show.plots.style import HUES, component_color, counted, draw_box, draw_number
 from svsl.tasks.base import Task, context_names, finite_outcome, run_episodes, uniform_contexts, valid_contexts

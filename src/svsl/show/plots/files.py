@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from svsl.errors import SvslError
 from svsl.model.library import SkillLibrary
-from svsl.model.random import stream
-from svsl.runs.config import PLOT_STREAM
+from svsl.model.random import PLOT_STREAM, stream
 from svsl.runs.folder import Run
 from svsl.runs.sources import seed_of, task_of
 from svsl.show.plots.contexts import contexts_figure, draw_contexts, success_figure

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
-from svsl.model.random import stream
-from svsl.runs.config import PLOT_STREAM
+from svsl.model.random import PLOT_STREAM, stream
 from svsl.show.playback import PlayableSkill, active_components, motion, versatile_context
 from svsl.show.plots.style import GOAL_COLOR, component_color, counted
 from svsl.show.rendering import Renderer, draw_planar_scene, make_renderer

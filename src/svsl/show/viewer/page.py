@@ -15,8 +15,7 @@ from svsl.errors import SvslError
 from svsl.evaluation.metrics import success_map
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
-from svsl.model.random import stream
-from svsl.runs.config import PLOT_STREAM
+from svsl.model.random import PLOT_STREAM, stream
 from svsl.show.plots.style import counted
 from svsl.show.viewer.board import Dims, map_dims
 from svsl.show.viewer.session import Session
