@@ -1,7 +1,5 @@
 """Movement primitives: map batches of parameters to desired joint trajectories."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from svsl.model.gaussians import Array

@@ -8,8 +8,6 @@ once per action. The armature makes the motion so smooth that the difference amo
 step (`tests/tasks/test_reacher5.py`).
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import mujoco

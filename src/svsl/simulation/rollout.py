@@ -1,7 +1,5 @@
 """Batched MuJoCo simulation on a persistent thread pool, with no Python per time step."""
 
-from __future__ import annotations
-
 import mujoco
 import numpy as np
 from mujoco.rollout import Rollout

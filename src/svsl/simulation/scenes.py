@@ -11,8 +11,6 @@ Purely visual geoms take a tenth of the time of a step. `visuals=False` omits th
 and sensors, bit for bit.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import cos, pi, sin, tan
 
