@@ -30,7 +30,6 @@ from svsl.simulation.reacher import (
     START,
     arm_points,
     reacher5_model,
-    reacher5_spec,
     tip_position,
 )
 from svsl.tasks.base import uniform_contexts
@@ -101,9 +100,8 @@ def test_the_servos_are_a_pd_controller_with_limited_actions() -> None:
 
 
 def test_one_euler_step_is_less_than_a_step_from_gymnasiums_two_runge_kutta_steps() -> None:
-    spec = reacher5_spec("motor", visuals=False)
-    spec.option.timestep, spec.option.integrator = 0.01, mujoco.mjtIntegrator.mjINT_RK4
-    fine = spec.compile()
+    fine = reacher5_model("motor", visuals=False)
+    fine.opt.timestep, fine.opt.integrator = 0.01, mujoco.mjtIntegrator.mjINT_RK4
     data, arms = mujoco.MjData(fine), ReacherArms("dense", 1, workers=1)
     data.qpos[:] = START
     apart, tips = [], [tip_position(np.array(START))]

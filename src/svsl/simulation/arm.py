@@ -106,8 +106,8 @@ class Shape:
 _SHELL, _DARK, _ACCENT = "arm_shell", "arm_dark", "arm_accent"
 _TUBE, _CAPSULE, _BALL = GEOM.mjGEOM_CYLINDER, GEOM.mjGEOM_CAPSULE, GEOM.mjGEOM_SPHERE
 
-# With the number of the body: 0 is the base, 1 to 7 are the links. At zero angles the arm points along the base's z axis; links 2, 4 and 6
-# rotate about the base's y axis, and their -y axis points along the arm.
+# Shapes with the number of their body: 0 is the base, 1 to 7 are the links. At zero angles the arm points along the
+# base's z axis; links 2, 4 and 6 rotate about the base's y axis, and their -y axis points along the arm.
 _VISUAL_SHAPES = (
     (0, Shape(_TUBE, (0, 0, -0.344), (0, 0, -0.318), 0.135, _DARK)),
     (0, Shape(_TUBE, (0, 0, -0.318), (0, 0, -0.215), 0.105, _SHELL)),
@@ -235,3 +235,10 @@ def _add_materials(spec: mujoco.MjSpec) -> None:
         ("racket_green", (0.07, 0.55, 0.20, 1), 0.1),
     ):
         spec.add_material(name=name, rgba=rgba, specular=specular, shininess=0.5)
+
+
+def add_sensor(spec: mujoco.MjSpec, name: str, kind: str, object_kind: str, object_name: str) -> None:
+    """Adds a sensor of an object; the kinds are MuJoCo's `mjSENS_<kind>` and `mjOBJ_<kind>`."""
+    sensor_type = getattr(mujoco.mjtSensor, f"mjSENS_{kind}")
+    object_type = getattr(mujoco.mjtObj, f"mjOBJ_{object_kind}")
+    spec.add_sensor(name=name, type=sensor_type, objtype=object_type, objname=object_name)
