@@ -1,7 +1,5 @@
 """A task from your own MuJoCo model: one class to subclass."""
 
-from __future__ import annotations
-
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,7 +9,6 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array
@@ -20,7 +17,7 @@ from svsl.simulation.rollout import Simulator, diverged
 from svsl.simulation.servos import add_servo, compile_model, read_model
 from svsl.tasks.base import Outcome
 from svsl.tasks.presentation import Motion
-from svsl.tasks.simulated import SimulatedTask, distance_to_box, scattered
+from svsl.tasks.simulated import Plan, SimulatedTask, distance_to_box
 
 _STATE = mujoco.mjtState
 _FULL = _STATE.mjSTATE_FULLPHYSICS.value
@@ -171,25 +168,17 @@ class MujocoTask(SimulatedTask):
     def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
         """Scores contexts outside the box and simulates the rest."""
         outside = distance_to_box(contexts, self.context_low, self.context_high)
-        returns, success = self.penalty - outside**2, np.zeros(len(contexts), dtype=bool)
-        run = np.flatnonzero((outside <= 0) & np.isfinite(parameters).all(axis=1))
-        returns[np.isnan(returns)] = self.penalty
-        info: dict[str, NDArray[np.generic]] = {
-            "simulated": np.isin(np.arange(len(contexts)), run),
-            "invalid_context": ~(outside <= 0),
-            "diverged": np.zeros(len(contexts), dtype=bool),
-        }
-        if not len(run):
-            return Outcome(returns, success, info)
-        states, rollout = self.simulate(contexts[run], parameters[run])
-        failed = diverged(states[:, -1], np.full(len(run), self._data.time + (self.steps + 1) * self.dt_s), self.dt_s)
-        outcome = self.score(contexts[run], parameters[run], rollout)
-        returns[run] = np.where(failed, self.penalty, outcome.returns)
-        success[run] = outcome.success & ~failed
-        info["diverged"][run] = failed
-        for name, values in outcome.info.items():
-            info[name] = scattered(values, run, len(contexts))
-        return Outcome(returns, success, info)
+        returns = np.where(np.isnan(outside), self.penalty, self.penalty - outside**2)
+        rows = np.flatnonzero((outside <= 0) & np.isfinite(parameters).all(axis=1))
+        plan = Plan(returns, rows, {"invalid_context": ~(outside <= 0)})
+        if not len(rows):  # `score` is never called with an empty batch
+            return plan.completed(Outcome(np.empty(0), np.empty(0, bool), {"diverged": np.empty(0, bool)}))
+        states, rollout = self.simulate(contexts[rows], parameters[rows])
+        end_s = np.full(len(rows), self._data.time + (self.steps + 1) * self.dt_s)
+        failed = diverged(states[:, -1], end_s, self.dt_s)
+        outcome = self.score(contexts[rows], parameters[rows], rollout)
+        returns, success = np.where(failed, self.penalty, outcome.returns), outcome.success & ~failed
+        return plan.completed(Outcome(returns, success, {"diverged": failed, **outcome.info}))
 
     def simulate(self, contexts: Array, parameters: Array) -> tuple[Array, Rollout]:
         """Runs episodes; returns MuJoCo's states after each step `(n, steps + 1, size)`, one beyond the rollout's."""
