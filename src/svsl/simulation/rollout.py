@@ -3,6 +3,7 @@
 import mujoco
 import numpy as np
 from mujoco.rollout import Rollout
+from numpy.typing import NDArray
 
 from svsl.backends.process_pool import available_cores
 from svsl.model.gaussians import Array, BoolArray, IntArray
@@ -79,7 +80,7 @@ def _threads(workers: int | None) -> int:
     return available_cores() if workers is None else max(1, workers)
 
 
-def diverged(states: Array, time_s: Array, dt_s: float) -> BoolArray:
+def diverged(states: Array, time_s: NDArray[np.floating], dt_s: float) -> BoolArray:
     """Which simulations diverged, by their states `(n, size)` at `time_s (n,)`: MuJoCo stops the clock of those."""
     return np.asarray((np.abs(states[:, 0] - time_s) > 0.5 * dt_s) | ~np.isfinite(states).all(axis=1))
 

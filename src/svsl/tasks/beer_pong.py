@@ -22,7 +22,7 @@ from svsl.simulation.scenes import (
 from svsl.simulation.wam import BEER_PONG_ARM
 from svsl.tasks.base import Outcome
 from svsl.tasks.presentation import Motion
-from svsl.tasks.simulated import BALL, BALL_VELOCITY, ArmTask, running_sum
+from svsl.tasks.simulated import BALL, BALL_VELOCITY, ArmPlan, ArmTask, running_sum
 
 FLIGHT_STEPS = 500
 _CUP_GOAL_Z = 0.950  # the opening; the bottom is at `CUP_FLOOR`
@@ -94,7 +94,7 @@ class BeerPong(ArmTask):
         if plan is None or not runs:  # any valid throw from the start posture
             still = np.array([*np.zeros(2 * JOINTS), self.duration_range[0]])
             plan = self._plan(self.context_low[None], still[None])
-        throws = self._simulate(context[None], *plan.movement, plan.steps)
+        throws = self._simulate(context[None], plan)
         release = int(plan.steps[0])
         arm = throws.arm_states[0, :release].copy()
         # the sensors of a state come with the step after it
@@ -125,11 +125,12 @@ class BeerPong(ArmTask):
         """Scores what is not valid and simulates the rest."""
         plan = self._plan(contexts, parameters)
         cups = contexts[plan.rows]
-        return plan.completed(self._score(cups, self._simulate(cups, *plan.movement, plan.steps)))
+        return plan.completed(self._score(cups, self._simulate(cups, plan)))
 
-    def _simulate(self, contexts: Array, position: Array, velocity: Array, steps: IntArray) -> _Throws:
+    def _simulate(self, contexts: Array, plan: ArmPlan) -> _Throws:
         """Moves the arm to its release, puts the ball there, and lets it fly."""
         gain = self.velocity_share * np.array(BEER_PONG_ARM.kv) / np.array(BEER_PONG_ARM.kp)
+        (position, velocity), steps = plan.movement, plan.steps
         count, length = position.shape[:2]
         control = np.empty((count, length, JOINTS + 3))
         control[..., :JOINTS] = position + gain * velocity

@@ -15,7 +15,7 @@ from svsl.model.gaussians import Array
 from svsl.simulation.primitives import throw
 from svsl.simulation.rollout import Simulator, diverged
 from svsl.simulation.servos import add_servo, compile_model, read_model
-from svsl.tasks.base import Outcome
+from svsl.tasks.base import Outcome, vector_of
 from svsl.tasks.presentation import Motion
 from svsl.tasks.simulated import Plan, SimulatedTask, distance_to_box
 
@@ -129,8 +129,8 @@ class MujocoTask(SimulatedTask):
     ) -> None:
         self.joints, self.penalty, self.bases = tuple(joints), penalty, bases
         count = len(self.joints)
-        stiffness = _each("kp", kp, count)
-        damping = [None] * count if kv is None else _each("kv", kv, count)
+        stiffness = vector_of("kp, one for each joint", kp, count, positive=True)
+        damping = [None] * count if kv is None else vector_of("kv, one for each joint", kv, count, positive=True)
         module = sys.modules[type(self).__module__]
         spec = read_model(model, Path(getattr(module, "__file__", None) or "").parent)
         servos = [add_servo(spec, *each) for each in zip(self.joints, stiffness, damping, strict=True)]
@@ -148,7 +148,8 @@ class MujocoTask(SimulatedTask):
         self.tracked = int(moving[-1]) if tracked is None else _named(compiled.body, tracked).id
         self.parameter_dim = count * bases
         self.initial_mean = np.zeros(self.parameter_dim)
-        self.initial_cov = np.diag(np.repeat(_each("initial_std", initial_std, count), bases) ** 2)
+        std = vector_of("initial_std, one for each joint", initial_std, count, positive=True)
+        self.initial_cov = np.diag(np.repeat(std, bases) ** 2)
 
     @abstractmethod
     def place(self, contexts: Array, scene: Scene) -> None:
@@ -229,7 +230,7 @@ class MujocoTask(SimulatedTask):
 
 
 def _first_data(model: mujoco.MjModel) -> mujoco.MjData:
-    """The first keyframe, or the zero posture."""
+    """Returns the first keyframe, or the zero posture."""
     data = mujoco.MjData(model)
     if model.nkey:
         mujoco.mj_resetDataKeyframe(model, data, 0)
@@ -237,11 +238,7 @@ def _first_data(model: mujoco.MjModel) -> mujoco.MjData:
 
 
 def _named(find: Callable[[str], Any], name: str) -> Any:
-    """An element of a model by name.
-
-    Raises:
-        SvslError: If there is none.
-    """
+    """Returns an element of a model by name."""
     try:
         return find(name)
     except KeyError as error:
@@ -249,23 +246,7 @@ def _named(find: Callable[[str], Any], name: str) -> Any:
 
 
 def _entries(model: mujoco.MjModel, joint: str) -> slice:
-    """The entries of qpos that hold a joint's positions.
-
-    Raises:
-        SvslError: If the model has no such joint.
-    """
+    """Returns the entries of qpos that hold a joint's positions."""
     element = _named(model.joint, joint)
     first = int(element.qposadr[0])
     return slice(first, first + len(element.qpos0))
-
-
-def _each(name: str, values: float | Sequence[float], count: int) -> Array:
-    """One number for each joint.
-
-    Raises:
-        SvslError: If their number does not match the joints, or some are not positive.
-    """
-    vector = np.asarray(values, dtype=np.float64)
-    if vector.shape not in ((), (count,)) or not (vector > 0).all():
-        raise SvslError(f"{name}: expected {count} positive numbers, one for each joint, or one for all, got {values}")
-    return np.array(np.broadcast_to(vector, (count,)))

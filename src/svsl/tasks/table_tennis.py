@@ -12,7 +12,7 @@ from svsl.simulation.rollout import diverged, first_true
 from svsl.simulation.scenes import TABLE_TENNIS_START, TABLE_TENNIS_TABLE_TOP, table_tennis_model
 from svsl.tasks.base import Outcome
 from svsl.tasks.presentation import Motion
-from svsl.tasks.simulated import BALL, BALL_VELOCITY, ArmTask, running_sum
+from svsl.tasks.simulated import BALL, BALL_VELOCITY, ArmPlan, ArmTask, running_sum
 
 SERVE_HEIGHT, SERVE_VELOCITY = 1.76, (2.5, 0.0, 1.0)
 SUCCESS_DISTANCE = 0.2
@@ -103,9 +103,8 @@ class TableTennis(ArmTask):
     def _path_returns(self, path: Array, steps: IntArray, low: Array, high: Array) -> Array:
         """Minus the mean distance of each path to the joint limits over its own steps."""
         returns = np.zeros(len(path))
-        far = np.flatnonzero(
-            ((path.max(axis=1, initial=-np.inf) > high) | (path.min(axis=1, initial=np.inf) < low)).any(axis=1)
-        )
+        too_high, too_low = path.max(axis=1, initial=-np.inf) > high, path.min(axis=1, initial=np.inf) < low
+        far = np.flatnonzero((too_high | too_low).any(axis=1))
         beyond = path[far] - np.clip(path[far], low, high)
         within = np.arange(path.shape[1]) < steps[far, None]
         distance = np.where(within, np.sqrt((beyond**2).sum(axis=2)), 0.0)
@@ -126,7 +125,7 @@ class TableTennis(ArmTask):
     def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
         """Scores what is not valid and simulates the rest."""
         plan = self._plan(contexts, parameters)
-        outcome = _Rally(self, self._full_contexts(contexts[plan.rows]), *plan.movement, plan.steps).outcome()
+        outcome = _Rally(self, self._full_contexts(contexts[plan.rows]), plan).outcome()
         outcome.info["path"] = self._path(parameters[plan.rows])
         return plan.completed(outcome)
 
@@ -141,9 +140,9 @@ def turning_step(ball: Array) -> int:
 class _Rally:
     """The simulation of a batch of strikes, in chunks; an episode drops out as soon as it is decided."""
 
-    def __init__(self, task: TableTennis, contexts: Array, control: Array, steps: IntArray) -> None:
+    def __init__(self, task: TableTennis, contexts: Array, plan: ArmPlan) -> None:
         self.task, self.targets = task, contexts[:, :2]
-        count = len(contexts)
+        (control,), steps, count = plan.movement, plan.steps, len(contexts)
         self.racket_sq, self.target_sq = np.full(count, np.inf), np.full(count, np.inf)
         self.hit, self.landed, self.forehand = (np.zeros(count, dtype=bool) for _ in range(3))
         self.failed = np.zeros(count, dtype=bool)
