@@ -174,9 +174,9 @@ def test_a_model_is_a_file_a_text_or_a_spec() -> None:
             lambda: Swing(PENDULUMS.replace('name="bare"', 'name="b"')),
             "no hinge or slide joint 'bare'; it has servo, motor, b",
         ),
-        (lambda: Swing(kp=[1.0, 2.0]), "kp, one for each joint: expected 3 positive numbers or one for all"),
+        (lambda: Swing(kp=[1.0, 2.0]), "kp of the joints: expected 3 positive numbers or one for all"),
         (lambda: Swing(tracked="cat"), "the model: Invalid name 'cat'. Valid names: .*'cup'"),
-        (lambda: Swing(initial_std=0.0), "initial_std: expected 3 positive numbers"),
+        (lambda: Swing(initial_std=0.0), "initial_std of the joints: expected 3 positive numbers"),
         (
             lambda: Swing(PENDULUMS.replace("<actuator>", '<actuator><motor joint="servo"/>')),
             "joint 'servo' has 2 actuators",

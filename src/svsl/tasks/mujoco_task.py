@@ -129,8 +129,8 @@ class MujocoTask(SimulatedTask):
     ) -> None:
         self.joints, self.penalty, self.bases = tuple(joints), penalty, bases
         count = len(self.joints)
-        stiffness = vector_of("kp, one for each joint", kp, count, positive=True)
-        damping = [None] * count if kv is None else vector_of("kv, one for each joint", kv, count, positive=True)
+        stiffness = vector_of("kp of the joints", kp, count, positive=True)
+        damping = [None] * count if kv is None else vector_of("kv of the joints", kv, count, positive=True)
         module = sys.modules[type(self).__module__]
         spec = read_model(model, Path(getattr(module, "__file__", None) or "").parent)
         servos = [add_servo(spec, *each) for each in zip(self.joints, stiffness, damping, strict=True)]
@@ -148,7 +148,7 @@ class MujocoTask(SimulatedTask):
         self.tracked = int(moving[-1]) if tracked is None else _named(compiled.body, tracked).id
         self.parameter_dim = count * bases
         self.initial_mean = np.zeros(self.parameter_dim)
-        std = vector_of("initial_std, one for each joint", initial_std, count, positive=True)
+        std = vector_of("initial_std of the joints", initial_std, count, positive=True)
         self.initial_cov = np.diag(np.repeat(std, bases) ** 2)
 
     @abstractmethod

@@ -1,10 +1,8 @@
 """How a task is shown: a motion over time and the scene it plays in. All of it is optional, and none of it draws."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -21,13 +19,12 @@ _REST_DISTANCE = 0.01
 
 @dataclass(frozen=True)
 class MujocoScene:
-    """A MuJoCo model; poses are its states `(steps, size)`: time, qpos and qvel.
+    """A MuJoCo model with all that is visible; poses are its states `(steps, size)`: time, qpos and qvel.
 
-    Attributes:
-        model: The model with all that is visible. Pictures are taken from its camera `scene`, if it has one.
+    Pictures are taken from its camera `scene`, if it has one.
     """
 
-    model: mujoco.MjModel
+    model: "mujoco.MjModel"
 
 
 @dataclass(frozen=True)
@@ -82,11 +79,11 @@ class Motion:
         return self.dt_s * (len(self.poses) - 1)
 
     def step_at(self, time_s: float) -> int:
-        """The step at a time, limited to the first and the last one."""
+        """Returns the step at a time, limited to the first and the last one."""
         return int(np.clip(round(time_s / self.dt_s), 0, len(self.poses) - 1))
 
-    def trimmed(self) -> Motion:
-        """The motion until shortly after its trail has come to rest or the episode is decided."""
+    def trimmed(self) -> Self:
+        """Returns the motion until shortly after its trail has come to rest or the episode is decided."""
         if self.decided_step is None:
             return self
         away = np.flatnonzero(np.linalg.norm(self.trail - self.trail[-1], axis=1) > _REST_DISTANCE)
@@ -114,11 +111,7 @@ class Showable(Protocol):
 
 
 def showable(task: Task) -> Showable:
-    """The task as one that can be shown.
-
-    Raises:
-        SvslError: If it cannot.
-    """
+    """Returns the task as one that can be shown, or raises an `SvslError`."""
     if not isinstance(task, Showable):
         raise SvslError(
             f"a {type(task).__name__} has no motion to show; give it a `scene` and a method `motion`, "

@@ -109,15 +109,11 @@ class Reacher5(SimulatedTask):
 
 
 class ReacherArms:
-    """The step-based form: several arms that are stepped together by torques, each in its own episode.
+    """The step-based form (`svsl.tasks.steps.StepForm`): `count` arms that are stepped together by torques.
 
     An observation holds cosines and sines of the joint angles, the goal, the joint velocities, the vector from the goal
-    to the tip, and for the two sparse rewards the number of steps so far.
-
-    Args:
-        reward: See `Reacher5`.
-        count: Number of arms.
-        workers: Threads of the simulation; all cores by default.
+    to the tip, and for the two sparse rewards the number of steps so far. Actions are clipped to -1 to 1; NaN counts
+    as 0. An episode is over after 200 steps, or when the simulation diverges.
     """
 
     def __init__(self, reward: Reward, count: int, workers: int | None = None) -> None:
@@ -136,7 +132,7 @@ class ReacherArms:
         self.states[rows] = start_states(len(goals))
 
     def observe(self) -> Array:
-        """What each arm's controller sees: `(n, 19)`, or `(n, 20)` with the time step."""
+        """Returns the observations `(n, 19)`, or `(n, 20)` with the time step."""
         joints, velocities = self.states[:, _JOINTS], self.states[:, _VELOCITIES]
         parts = [np.cos(joints), np.sin(joints), self.goals, velocities, tip_position(joints) - self.goals]
         if self.sees_time:
@@ -144,14 +140,7 @@ class ReacherArms:
         return np.concatenate(parts, axis=1)
 
     def step(self, actions: Array) -> tuple[Array, BoolArray]:
-        """Steps every arm once.
-
-        Args:
-            actions: `(n, 5)`; clipped to -1 to 1, NaN counts as 0.
-
-        Returns:
-            The rewards `(n,)`, and which episodes are over `(n,)`: after 200 steps, or when the simulation diverges.
-        """
+        """Steps every arm by one of `actions (n, 5)`; returns the rewards and which episodes are over."""
         applied = np.clip(np.nan_to_num(np.asarray(actions, dtype=np.float64)), -1.0, 1.0)
         before = self.states[:, 0]
         states, _ = self.simulator.run(self.states, applied[:, None])
@@ -163,7 +152,7 @@ class ReacherArms:
         return np.where(failed, -1.0, rewards), failed | (self.time >= STEPS)
 
     def distance(self) -> Array:
-        """Distance of each tip to its goal: `(n,)`."""
+        """Returns the distance of each tip to its goal: `(n,)`."""
         return goal_distance(tip_position(self.states[:, _JOINTS]), self.goals)
 
     def success(self) -> BoolArray:
@@ -172,11 +161,7 @@ class ReacherArms:
 
 
 def check_reward(reward: Reward) -> Reward:
-    """The name of a reward.
-
-    Raises:
-        SvslError: If there is no such reward.
-    """
+    """Returns the name of a reward if it exists."""
     if reward not in get_args(Reward):
         raise SvslError(f"option reward: expected one of {', '.join(get_args(Reward))}, got {reward!r}")
     return reward
@@ -201,14 +186,9 @@ def sum_squares(values: Array) -> Array:
 
 
 def step_rewards(kind: Reward, time: IntArray, distance: Array, actions: Array, velocities: Array) -> Array:
-    """Rewards of single steps, the paper's three equations.
+    """Rewards of single steps at `time (...)` from 0, the paper's three equations.
 
-    Args:
-        kind: Which equation.
-        time: Number of each step from 0, `(...)`.
-        distance: From the tip to the goal after the step, `(...)`.
-        actions: `(..., 5)`.
-        velocities: After the step, `(..., 5)`.
+    `distance (...)` of the tip to the goal and `velocities (..., 5)` are those after the step.
     """
     effort = sum_squares(actions)
     if kind == "dense":

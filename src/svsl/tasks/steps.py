@@ -1,7 +1,6 @@
 """Tasks with a step-based form: the same episodes, controlled action by action."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from typing import Protocol
 
 from gymnasium import spaces
@@ -47,18 +46,11 @@ class StepForm(Protocol):
 
 
 def step_form(task: Task, count: int, workers: int | None = None) -> StepForm:
-    """The step-based form of a task with a method `step_form(count, workers)`.
+    """Returns the step-based form of `count` episodes of a task that has a method `step_form(count, workers)`.
 
-    Args:
-        task: The task.
-        count: Number of episodes that are stepped together.
-        workers: Threads of the simulation; all cores by default.
-
-    Raises:
-        SvslError: If the task has no step-based form.
+    `workers` is the number of simulation threads (default: all cores).
     """
-    make = getattr(task, "step_form", None)
+    make: Callable[[int, int | None], StepForm] | None = getattr(task, "step_form", None)
     if make is None:
         raise SvslError(f"a {type(task).__name__} has no step-based form, which this learner needs; reacher5 has one")
-    form: StepForm = make(count, workers)
-    return form
+    return make(count, workers)
