@@ -7,18 +7,10 @@ import numpy as np
 
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array, BoolArray, IntArray
+from svsl.simulation import scenes
 from svsl.simulation.arm import JOINTS
 from svsl.simulation.primitives import throw_parameters, throw_steps
 from svsl.simulation.rollout import diverged, first_true, rising_edges
-from svsl.simulation.scenes import (
-    BALL_RADIUS,
-    BEER_PONG_START,
-    CUP_AXIS_OFFSET,
-    CUP_FLOOR,
-    CUP_INNER_RADIUS,
-    CUP_TOP,
-    beer_pong_model,
-)
 from svsl.simulation.wam import BEER_PONG_ARM
 from svsl.tasks.base import Outcome
 from svsl.tasks.presentation import Motion
@@ -78,14 +70,13 @@ class BeerPong(ArmTask):
     penalty = -100.0
     figures = ("ball", "snapshots")
 
-    def __init__(self, velocity_share: float = 1.0, cup_radius: float = CUP_INNER_RADIUS) -> None:
-        if not BALL_RADIUS < cup_radius <= 2 * CUP_INNER_RADIUS:
-            raise SvslError(
-                f"cup_radius: expected more than the ball's {BALL_RADIUS} and at most {2 * CUP_INNER_RADIUS}, "
-                f"got {cup_radius}"
-            )
+    def __init__(self, velocity_share: float = 1.0, cup_radius: float = scenes.CUP_INNER_RADIUS) -> None:
+        ball, largest = scenes.BALL_RADIUS, 2 * scenes.CUP_INNER_RADIUS
+        if not ball < cup_radius <= largest:
+            expected = f"more than the ball's {ball} and at most {largest}"
+            raise SvslError(f"cup_radius: expected {expected}, got {cup_radius}")
         self.velocity_share, self.cup_radius = velocity_share, cup_radius
-        super().__init__(beer_pong_model(True, cup_radius), beer_pong_model(False, cup_radius), _CONTROL)
+        super().__init__(scenes.beer_pong_model(True, cup_radius), scenes.beer_pong_model(False, cup_radius), _CONTROL)
 
     def motion(self, context: Array, parameters: Array | None = None) -> Motion:
         """One throw, with the ball in the hand until its release; see `svsl.tasks.presentation.Showable`."""
@@ -102,7 +93,7 @@ class BeerPong(ArmTask):
         arm[:, BALL] = self.simulator.sensor(held, "release_pos")
         arm[:, BALL_VELOCITY] = self.simulator.sensor(held, "release_vel")
         states = np.concatenate([arm, throws.flight[0]]) if runs else arm[:1]
-        cup = np.array([*(context + CUP_AXIS_OFFSET), 0.0])
+        cup = np.array([*(context + scenes.CUP_AXIS_OFFSET), 0.0])
         last_held = min(release, len(states)) - 1
         moments = {"release": last_held}
         return Motion(self.dt_s, states, states[:, BALL], cup[None], last_held, moments, decided_step=len(states))
@@ -113,7 +104,7 @@ class BeerPong(ArmTask):
 
     def _desired(self, parameters: Array, steps: IntArray) -> tuple[Array, Array]:
         position, velocity = throw_parameters(parameters, steps, int(steps.max(initial=2)) + 1, self.dt_s)
-        return position + BEER_PONG_START, velocity
+        return position + scenes.BEER_PONG_START, velocity
 
     def _invalid_returns(self, bad_context: BoolArray, outside: Array, excess: Array) -> Array:
         return np.where(bad_context, -30 - outside**2, -30 - 10 * excess**2)
@@ -134,10 +125,10 @@ class BeerPong(ArmTask):
         count, length = position.shape[:2]
         control = np.empty((count, length, JOINTS + 3))
         control[..., :JOINTS] = position + gain * velocity
-        control[..., JOINTS:-1] = (contexts + CUP_AXIS_OFFSET)[:, None]
+        control[..., JOINTS:-1] = (contexts + scenes.CUP_AXIS_OFFSET)[:, None]
         control[..., -1] = 0.0
         start = np.zeros((count, self.simulator.state_size))
-        start[:, 1 : 1 + JOINTS], start[:, BALL] = BEER_PONG_START, _FAR_AWAY
+        start[:, 1 : 1 + JOINTS], start[:, BALL] = scenes.BEER_PONG_START, _FAR_AWAY
         arm = np.zeros((count, length, self.simulator.state_size))
         sensors = np.zeros((count, length, self.model.nsensordata))
         state = start
@@ -165,19 +156,18 @@ class BeerPong(ArmTask):
         return np.einsum("ntj,ntj->nt", torque, torque)
 
     def _score(self, contexts: Array, throws: _Throws) -> Outcome:
-        axis = contexts + CUP_AXIS_OFFSET
+        axis = contexts + scenes.CUP_AXIS_OFFSET
         ball, final = throws.flight[:, :, BALL], throws.flight[:, -1, BALL]
-        top, bottom = (np.column_stack([axis, np.full(len(axis), z)]) for z in (_CUP_GOAL_Z, CUP_FLOOR))
+        top, bottom = (np.column_stack([axis, np.full(len(axis), z)]) for z in (_CUP_GOAL_Z, scenes.CUP_FLOOR))
         held = self.simulator.sensor(throws.arm_sensors, "release_pos")
         moving = np.arange(held.shape[1]) <= (throws.steps - FLIGHT_STEPS)[:, None]
         held_sq = np.where(moving, ((held - top[:, None]) ** 2).sum(axis=2), np.inf).min(axis=1)
         gap = ball - top[:, None]
         least_sq = np.minimum(held_sq, np.einsum("nti,nti->nt", gap, gap).min(axis=1))
         final_sq = ((final - bottom) ** 2).sum(axis=1)
-        touch = {
-            name: self.simulator.sensor(throws.sensors, f"ball_{name}") > 0 for name in ("table", "wall", "cup_bottom")
-        }
-        in_cup = touch["cup_bottom"].any(axis=1) & (final[:, 2] < CUP_TOP)
+        names = ("table", "wall", "cup_bottom")
+        touch = {name: self.simulator.sensor(throws.sensors, f"ball_{name}") > 0 for name in names}
+        in_cup = touch["cup_bottom"].any(axis=1) & (final[:, 2] < scenes.CUP_TOP)
         in_cup &= ((final[:, :2] - axis) ** 2).sum(axis=1) < self.cup_radius**2
         missed = -2.0 - 2.0 * ~touch["table"].any(axis=1) - least_sq - 0.5 * final_sq - 1e-4 * throws.torque_cost
         returns = np.where(in_cup, -final_sq - 1.5e-4 * throws.torque_cost, missed)

@@ -18,6 +18,7 @@ Environment = str | Callable[[], gymnasium.Env[Any, Any]]
 EnvOptions = dict[str, bool | int | float | str]
 ContextSetter = str | Callable[[Any, Array], ArrayLike | None]
 Episode = tuple[Array, Array, int]  # context, parameters, seed
+Corner = Sequence[float] | None  # of the context box; None: that of the observation space
 Info = dict[str, Any]
 EpisodeResult = tuple[float, bool | None, Info]  # return, success if the environment reports it, diagnostics
 
@@ -124,18 +125,13 @@ class EnvironmentTask:
     """
 
     def __init__(
-        self,
-        spec: EnvironmentSpec,
-        context_low: Sequence[float] | None,
-        context_high: Sequence[float] | None,
-        outside_penalty: float,
-        success_return: float | None,
+        self, spec: EnvironmentSpec, corners: Sequence[Corner], outside_penalty: float, success_return: float | None
     ) -> None:
         runner = EpisodeRunner(spec)
         env = runner.env
         self.spec, self.outside_penalty, self.success_return = spec, outside_penalty, success_return
         self.action_low, self.action_high = action_box(spec, env.action_space)
-        self.context_low, self.context_high = context_box(spec, env.observation_space, context_low, context_high)
+        self.context_low, self.context_high = context_box(spec, env.observation_space, *corners)
         self.parameter_low: Array = np.array(-np.inf)
         self.parameter_high: Array = np.array(np.inf)
         self._env_defaults = {n: getattr(env.unwrapped, n, None) for n in ("initial_mean", "initial_cov", "dt")}
@@ -228,7 +224,7 @@ class GymnasiumTask(EnvironmentTask):
         outside_penalty: float = 10.0,
     ) -> None:
         spec = EnvironmentSpec(env, env_options or {}, context_setter)
-        super().__init__(spec, context_low, context_high, outside_penalty, success_return)
+        super().__init__(spec, (context_low, context_high), outside_penalty, success_return)
         self._create_pool(functools.partial(EpisodeRunner, spec))
         self.parameter_dim = len(self.action_low)
         self.parameter_low, self.parameter_high = self.action_low, self.action_high
@@ -253,9 +249,7 @@ class GymnasiumTask(EnvironmentTask):
         return centre, np.diag(width**2)
 
 
-def context_box(
-    spec: EnvironmentSpec, space: gymnasium.Space[Any], low: Sequence[float] | None, high: Sequence[float] | None
-) -> tuple[Array, Array]:
+def context_box(spec: EnvironmentSpec, space: gymnasium.Space[Any], low: Corner, high: Corner) -> tuple[Array, Array]:
     """Returns the lower and upper corners of the context box: the given ones, or those of the observation space."""
     if not isinstance(space, gymnasium.spaces.Box):
         raise SvslError(f"{spec.name}: expected a Box as observation space, got {space}")

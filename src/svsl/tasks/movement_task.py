@@ -150,7 +150,7 @@ class MovementPrimitiveTask(EnvironmentTask):
         outside_penalty: float = 10.0,
     ) -> None:
         spec = EnvironmentSpec(env, env_options or {}, context_setter, tuple(context_indices))
-        super().__init__(spec, context_low, context_high, outside_penalty, success_return)
+        super().__init__(spec, (context_low, context_high), outside_penalty, success_return)
         if control not in ("torque", "position") or (control == "torque" and joint_velocities is None):
             raise SvslError(
                 f"{spec.name}: expected control='position', or control='torque' and joint_velocities, got {control!r}"

@@ -54,7 +54,7 @@ class Rollout:
     """The simulation of n episodes, at the start (0) and after each step; all arrays share these times.
 
     Attributes:
-        simulator: Knows the model and its sensors.
+        simulator: The simulator, with the model and its sensors.
         time_s: `(steps + 1,)`.
         qpos: `(n, steps + 1, nq)`.
         qvel: `(n, steps + 1, nv)`.
@@ -103,15 +103,12 @@ class MujocoTask(SimulatedTask):
         bases: Number of weights for each joint.
         initial_std: Initial standard deviation of the weights around no movement, one for each joint or one for all.
         kp: Stiffness of added servos, one for each joint or one for all.
-        kv: Their damping, likewise; default critical for the joint's own inertia.
-        tracked: The body whose path is shown; default the model's last body that moves.
+        kv: Their damping, in the same form (default: critical for the joint's own inertia).
+        tracked: The body whose path is shown (default: the model's last body that moves).
 
     Raises:
-        SvslError: If the model cannot be compiled or has no such joint.
+        SvslError: If the model cannot be compiled or a joint does not exist.
     """
-
-    context_low: Array
-    context_high: Array
 
     def __init__(
         self,

@@ -29,23 +29,14 @@ class MujocoScene:
 
 @dataclass(frozen=True)
 class PlanarScene:
-    """A chain of points among boxes in the plane; poses are its points `(steps, points, 2)`.
+    """A chain of points among boxes in the plane; poses are its points `(steps, points, 2)`."""
 
-    Attributes:
-        obstacles: `(b, 4)`, the x range and the y range of each box.
-        low: `(2,)`, lower corner of the goals' box.
-        high: `(2,)`, its upper corner.
-        x_range: What a figure of postures shows.
-        y_range: What all pictures show.
-        motion_x_range: What pictures of a motion show.
-    """
-
-    obstacles: Array
-    low: Array
-    high: Array
-    x_range: tuple[float, float]
-    y_range: tuple[float, float]
-    motion_x_range: tuple[float, float]
+    obstacles: Array  # (b, 4), the x range and the y range of each box
+    low: Array  # (2,), lower corner of the goals' box
+    high: Array  # (2,), its upper corner
+    x_range: tuple[float, float]  # of a figure of postures
+    y_range: tuple[float, float]  # of all pictures
+    motion_x_range: tuple[float, float]  # of pictures of a motion
 
 
 Scene = MujocoScene | PlanarScene
@@ -53,25 +44,16 @@ Scene = MujocoScene | PlanarScene
 
 @dataclass(frozen=True)
 class Motion:
-    """An episode over time.
+    """An episode over time."""
 
-    Attributes:
-        dt_s: Time between poses.
-        poses: `(steps, ...)`, what the scene shows at each step.
-        trail: `(steps, 3)`, path of what the task is about: a ball, the tip of an arm.
-        markers: `(m, 3)`, what the context places: the mocap bodies of a MuJoCo scene, the goals of a planar one.
-        trail_start: Step from which the trail is drawn.
-        moments: Steps at which something happens, such as `release` or `hit`. Snapshots are taken around the first.
-        decided_step: Step from which on the outcome cannot change; players stop soon after it.
-    """
-
-    dt_s: float
-    poses: Array
-    trail: Array
-    markers: Array
-    trail_start: int = 0
+    dt_s: float  # time between poses
+    poses: Array  # (steps, ...), what the scene shows at each step
+    trail: Array  # (steps, 3), path of what the task is about: a ball, the tip of an arm
+    markers: Array  # (m, 3), what the context places: the mocap bodies of a MuJoCo scene, the goals of a planar one
+    trail_start: int = 0  # step from which the trail is drawn
+    # steps at which something happens, such as `release` or `hit`; snapshots are taken around the first
     moments: Mapping[str, int] = field(default_factory=dict)
-    decided_step: int | None = None
+    decided_step: int | None = None  # step from which on the outcome cannot change; players stop soon after it
 
     @property
     def duration_s(self) -> float:

@@ -128,12 +128,9 @@ class ArmTask(SimulatedTask):
         path_returns = self._path_returns(movement[0], steps, *self.model.jnt_range[:JOINTS].T)
         fits = path_returns == 0
         returns[movable[~fits]] = path_returns[~fits]
+        bad_duration &= ~bad_context
         bad_path = np.isin(np.arange(len(contexts)), movable[~fits])
-        invalid = {
-            "invalid_context": bad_context,
-            "invalid_duration": bad_duration & ~bad_context,
-            "invalid_path": bad_path,
-        }
+        invalid = {"invalid_context": bad_context, "invalid_duration": bad_duration, "invalid_path": bad_path}
         return ArmPlan(returns, movable[fits], invalid, tuple(part[fits] for part in movement), steps[fits])
 
 

@@ -11,23 +11,14 @@ from svsl.tasks.base import Task
 
 
 class StepForm(Protocol):
-    """Several episodes of a task that are stepped together, each with its own context.
+    """Several episodes of a task that are stepped together, each with its own context."""
 
-    Attributes:
-        states: `(n, size)`, the state of the physics.
-        goals: `(n, dc)`, the contexts.
-        time: `(n,)`, steps done in each episode.
-        sees_time: Whether the observation holds the time; if not, the end of an episode is a truncation.
-        observation_space: Of one episode.
-        action_space: Of one episode.
-    """
-
-    states: Array
-    goals: Array
-    time: IntArray
-    sees_time: bool
-    observation_space: spaces.Box
-    action_space: spaces.Box
+    states: Array  # (n, size), of the physics
+    goals: Array  # (n, dc), the contexts
+    time: IntArray  # (n,), steps done in each episode
+    sees_time: bool  # whether the observation holds the time; if not, the end of an episode is a truncation
+    observation_space: spaces.Box  # of one episode
+    action_space: spaces.Box  # of one episode
 
     def begin(self, rows: BoolArray | slice, goals: Array) -> None:
         """Starts new episodes in some rows."""

@@ -144,8 +144,7 @@ class _Rally:
         self.task, self.targets = task, contexts[:, :2]
         (control,), steps, count = plan.movement, plan.steps, len(contexts)
         self.racket_sq, self.target_sq = np.full(count, np.inf), np.full(count, np.inf)
-        self.hit, self.landed, self.forehand = (np.zeros(count, dtype=bool) for _ in range(3))
-        self.failed = np.zeros(count, dtype=bool)
+        self.hit, self.landed, self.forehand, self.failed = (np.zeros(count, dtype=bool) for _ in range(4))
         self.landing, self.simulated_steps = np.full((count, 2), np.nan), np.zeros(count, dtype=np.intp)
         state, rows = task._start(contexts), np.arange(count)
         for begin in range(0, control.shape[1], _CHUNK):
