@@ -93,5 +93,5 @@ def rising_edges(contact: BoolArray) -> BoolArray:
 
 
 def first_true(flags: BoolArray) -> IntArray:
-    """Index of the first True along the last axis, or the length of that axis if there is none."""
+    """Index of the first True along the last axis, or the length of that axis if all are False."""
     return np.where(flags.any(axis=-1), flags.argmax(axis=-1), flags.shape[-1])

@@ -22,8 +22,6 @@ Corner = Sequence[float] | None  # of the context box; None: that of the observa
 Info = dict[str, Any]
 EpisodeResult = tuple[float, bool | None, Info]  # return, success if the environment reports it, diagnostics
 
-_NUMERIC_KINDS = "biuf"
-
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
@@ -113,7 +111,7 @@ def episode_result(total: float, info: Info) -> EpisodeResult:
         if name in ("success", "is_success"):
             continue
         array = np.asarray(value) if np.isscalar(value) or isinstance(value, np.ndarray) else None
-        if array is not None and ((array.ndim == 0 and array.dtype.kind in _NUMERIC_KINDS) or name in ("mode", "path")):
+        if array is not None and ((array.ndim == 0 and array.dtype.kind in "biuf") or name in ("mode", "path")):
             diagnostics[name] = array if array.ndim else array.item()
     return total, None if success is None else bool(success), diagnostics
 

@@ -28,10 +28,7 @@ class Plan:
     invalid: dict[str, BoolArray]  # by name, (n,): what is wrong with the others
 
     def completed(self, outcome: Outcome) -> Outcome:
-        """Returns the outcome of the batch, given that of the m episodes.
-
-        The diagnostics of the other episodes are NaN, False, 0 or "".
-        """
+        """Adds the outcome of the m episodes; diagnostics of the others are NaN, False, 0 or ""."""
         count, success = len(self.returns), np.zeros(len(self.returns), dtype=bool)
         self.returns[self.rows], success[self.rows] = outcome.returns, outcome.success
         info: dict[str, NDArray[np.generic]] = {"simulated": np.isin(np.arange(count), self.rows), **self.invalid}
