@@ -1,7 +1,5 @@
 """A small task on a MuJoCo model, with every kind of actuator, a mocap body and a free body."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small Gymnasium environments: one that follows the black-box convention, and others that do not."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

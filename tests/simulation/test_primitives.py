@@ -1,7 +1,5 @@
 """Movement primitives compared with explicit formulas, finite differences and their boundary conditions."""
 
-from __future__ import annotations
-
 from math import exp
 
 import numpy as np

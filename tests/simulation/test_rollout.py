@@ -1,7 +1,5 @@
 """Batched simulation compared with a plain loop over `mj_step`, and the helpers that read its results."""
 
-from __future__ import annotations
-
 import mujoco
 import numpy as np
 import pytest

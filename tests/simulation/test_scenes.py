@@ -1,7 +1,5 @@
 """The compiled scenes have the geometry, dynamics and contacts of the published models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import cos, pi, sin, sqrt
 

@@ -1,7 +1,5 @@
 """Beer pong against a plain Python loop over `mj_step` and the paper's formulas."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import mujoco
@@ -317,11 +315,11 @@ def test_an_episode_does_not_depend_on_threads_and_batches(task: BeerPong) -> No
     parts = sum(info[name].astype(int) for name in ("simulated", "invalid_context", "invalid_duration", "invalid_path"))
     np.testing.assert_array_equal(parts, 1)
     same(evaluate(task, contexts, parameters), outcome, slice(None))  # repeatable
-    kept = task.workers
+    workers_before = task.workers
     for workers in (1, 3):
         task.workers = workers
         same(evaluate(task, contexts, parameters), outcome, slice(None))
-    task.workers = kept
+    task.workers = workers_before
     for rows in (slice(0, 1), slice(11, 14), np.array([30, 2, 2, 39, 17])):
         same(evaluate(task, contexts[rows], parameters[rows]), outcome, rows)
     simulated = np.flatnonzero(info["simulated"])[:4]

@@ -1,7 +1,5 @@
 """Our tasks as Gymnasium environments, and pictures of their scenes."""
 
-from __future__ import annotations
-
 import warnings
 
 import gymnasium
@@ -90,13 +88,13 @@ def test_a_step_is_an_episode_of_the_task(name: str) -> None:
     assert env.observation_space.contains(context)
     again, _ = env.reset(seed=3)
     np.testing.assert_array_equal(context, again)
-    wanted = np.asarray(task.context_low) + 0.25 * (np.asarray(task.context_high) - task.context_low)
-    context, _ = env.reset(options={"context": wanted})
-    np.testing.assert_array_equal(context, wanted)
+    chosen = np.asarray(task.context_low) + 0.25 * (np.asarray(task.context_high) - task.context_low)
+    context, _ = env.reset(options={"context": chosen})
+    np.testing.assert_array_equal(context, chosen)
     action = np.asarray(task.initial_mean) + 0.05
     observation, reward, terminated, truncated, info = env.step(action)
-    expected = task.evaluate(wanted[None], action[None], stream(0))
-    np.testing.assert_array_equal(observation, wanted)
+    expected = task.evaluate(chosen[None], action[None], stream(0))
+    np.testing.assert_array_equal(observation, chosen)
     assert (reward, terminated, truncated) == (expected.returns[0], True, False)
     assert info["success"] == expected.success[0]
 

@@ -1,7 +1,5 @@
 """Black-box and step-based Gymnasium environments as tasks."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Tasks from one's own MuJoCo model: the example's striker against a plain loop over `mj_step`, and the servos."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path
@@ -155,17 +153,17 @@ def test_what_cannot_be_run_gets_the_penalty() -> None:
 
 
 def test_a_model_is_a_file_a_text_or_a_spec() -> None:
-    Path("mine.xml").write_text(PENDULUMS)
+    Path("pendulums.xml").write_text(PENDULUMS)
     spec = mujoco.MjSpec.from_string(PENDULUMS)
     contexts, parameters = batch(Swing(), 3)
     expected = Swing().evaluate(contexts, parameters, stream(0)).returns
-    for model in ("mine.xml", Path("mine.xml").absolute(), spec):
+    for model in ("pendulums.xml", Path("pendulums.xml").absolute(), spec):
         assert_array_equal(Swing(model).evaluate(contexts, parameters, stream(0)).returns, expected)
     assert len(spec.actuators) == 2, "the caller's spec stays as it is"
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda: Swing("missing.xml"), "no model file 'missing.xml' in .*tests or the current directory"),
         (lambda: Swing("<mujoco><nonsense/></mujoco>"), "MuJoCo cannot read the model: .*nonsense"),
@@ -174,9 +172,9 @@ def test_a_model_is_a_file_a_text_or_a_spec() -> None:
             lambda: Swing(PENDULUMS.replace('name="bare"', 'name="b"')),
             "no hinge or slide joint 'bare'; it has servo, motor, b",
         ),
-        (lambda: Swing(kp=[1.0, 2.0]), "kp: expected 3 positive numbers, one for each joint, or one for all"),
+        (lambda: Swing(kp=[1.0, 2.0]), "kp of the joints: expected 3 positive numbers or one for all"),
         (lambda: Swing(tracked="cat"), "the model: Invalid name 'cat'. Valid names: .*'cup'"),
-        (lambda: Swing(initial_std=0.0), "initial_std: expected 3 positive numbers"),
+        (lambda: Swing(initial_std=0.0), "initial_std of the joints: expected 3 positive numbers"),
         (
             lambda: Swing(PENDULUMS.replace("<actuator>", '<actuator><motor joint="servo"/>')),
             "joint 'servo' has 2 actuators",
@@ -187,8 +185,8 @@ def test_a_model_is_a_file_a_text_or_a_spec() -> None:
         ),
     ],
 )
-def test_a_wrong_model_is_explained(change: Any, told: str) -> None:
-    with pytest.raises(SvslError, match=told):
+def test_a_wrong_model_is_explained(change: Any, message: str) -> None:
+    with pytest.raises(SvslError, match=message):
         change().evaluate(np.zeros((1, 2)), np.zeros((1, 9)), stream(0))
 
 
@@ -210,7 +208,7 @@ def test_a_batch_of_which_nothing_can_be_run_is_not_scored() -> None:
 
     task = Strict()
     contexts, parameters = batch(task, 200)
-    contexts[:150] += 10.0  # the first batch of 128 lies outside as a whole
+    contexts[:150] += 10.0  # the whole first batch of 128 is outside
     outcome = task.evaluate(contexts, parameters, stream(0))
     assert (outcome.returns[:150] < -50).all()
     ball = np.asarray(outcome.info["ball"], dtype=np.float64)

@@ -1,7 +1,5 @@
 """The planar reacher against its formula, written out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The 5-link reacher: its physics, rewards and contexts, and its two forms against each other."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import get_args
@@ -30,7 +28,6 @@ from svsl.simulation.reacher import (
     START,
     arm_points,
     reacher5_model,
-    reacher5_spec,
     tip_position,
 )
 from svsl.tasks.base import uniform_contexts
@@ -96,14 +93,13 @@ def test_the_servos_are_a_pd_controller_with_limited_actions() -> None:
     assert (np.abs(actions) == 1).any(), "the limits matter here"
     position, velocity = reach(parameters.reshape(1, LINKS, -1), STEPS, task.dt_s)
     before = np.concatenate([start_states(1)[:, None], states[:, :-1]], axis=1)
-    wanted = KP * (position + START - before[..., 1:6]) + KD * (velocity - before[..., 6:])
-    np.testing.assert_allclose(actions, np.clip(wanted, -1, 1), atol=1e-12)
+    expected = KP * (position + START - before[..., 1:6]) + KD * (velocity - before[..., 6:])
+    np.testing.assert_allclose(actions, np.clip(expected, -1, 1), atol=1e-12)
 
 
 def test_one_euler_step_is_less_than_a_step_from_gymnasiums_two_runge_kutta_steps() -> None:
-    spec = reacher5_spec("motor", visuals=False)
-    spec.option.timestep, spec.option.integrator = 0.01, mujoco.mjtIntegrator.mjINT_RK4
-    fine = spec.compile()
+    fine = reacher5_model("motor", visuals=False)
+    fine.opt.timestep, fine.opt.integrator = 0.01, mujoco.mjtIntegrator.mjINT_RK4
     data, arms = mujoco.MjData(fine), ReacherArms("dense", 1, workers=1)
     data.qpos[:] = START
     apart, tips = [], [tip_position(np.array(START))]
@@ -324,7 +320,7 @@ def test_pictures_show_the_arm_and_the_goal() -> None:
     red = picture[y, x].astype(int)
     assert red[0] > red[1] + 60, "the goal is red"
     blue = picture[height // 2, round(width / 2 - 0.25 * scale)].astype(int)
-    assert blue[2] > blue[0] + 60, "the arm lies to the left"
+    assert blue[2] > blue[0] + 60, "the arm is on the left"
     before = picture.copy()
     for _ in range(20):
         env.step(np.full(LINKS, 0.3))

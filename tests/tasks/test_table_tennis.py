@@ -1,7 +1,5 @@
 """Table tennis against a plain Python loop over `mj_step` and the paper's formulas."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil, tanh
 
@@ -198,7 +196,7 @@ def scripted(
     task: TableTennis, monkeypatch: pytest.MonkeyPatch, ball: dict[int, list[float]], touches: dict[int, str]
 ) -> Outcome:
     """An episode in which the ball is where we say, from step to step, and touches what we say; the racket rests."""
-    path = np.tile([3.0, 3.0, 3.0], (1600, 1))  # far from everything unless told
+    path = np.tile([3.0, 3.0, 3.0], (1600, 1))  # far from everything by default
     for step, point in ball.items():
         path[step] = point
     model, size = task.simulator.model, task.simulator.state_size
@@ -277,12 +275,12 @@ def test_the_rules_by_hand(
 ) -> None:
     outcome = scripted(task, monkeypatch, ball, touches)
     if mode == "no hit":
-        wanted = 0.2 * near(returns[0])
+        expected = 0.2 * near(returns[0])
     elif landed:
-        wanted = 2 * near(returns[0]) + 4 * near(returns[1]) + 1
+        expected = 2 * near(returns[0]) + 4 * near(returns[1]) + 1
     else:
-        wanted = 2 * near(returns[0]) + near(returns[1])
-    assert outcome.returns[0] == pytest.approx(wanted, abs=1e-12)
+        expected = 2 * near(returns[0]) + near(returns[1])
+    assert outcome.returns[0] == pytest.approx(expected, abs=1e-12)
     assert (outcome.info["mode"][0], outcome.info["landed"][0]) == (mode, landed)
 
 
@@ -409,11 +407,11 @@ def test_an_episode_does_not_depend_on_threads_and_batches(task: TableTennis) ->
     names = ("simulated", "invalid_context", "invalid_duration", "invalid_path")
     assert [int(outcome.info[name].astype(int).sum()) for name in names] == [14, 2, 2, 2]
     same(evaluate(task, contexts, parameters), outcome, slice(None))  # repeatable
-    kept = task.workers
+    workers_before = task.workers
     for workers in (1, 3):
         task.workers = workers
         same(evaluate(task, contexts, parameters), outcome, slice(None))
-    task.workers = kept
+    task.workers = workers_before
     for rows in (slice(0, 1), slice(5, 9), np.array([19, 2, 2, 11])):
         same(evaluate(task, contexts[rows], parameters[rows]), outcome, rows)
     for row in range(0, 20, 3):

@@ -1,7 +1,5 @@
 """The task checker finds the mistakes that the author of a task can make."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import numpy as np

@@ -12,11 +12,9 @@ SKILL_ENVIRONMENTS = {
     "svsl/TableTennis-v0": "table-tennis",
     "svsl/Reacher5Skill-v0": "reacher5",
 }
-STEP_ENVIRONMENTS = {"svsl/Reacher5-v0": "svsl.environments.reacher5:Reacher5Env"}
 
 for _id, _task in SKILL_ENVIRONMENTS.items():
     if _id not in gymnasium.registry:
         gymnasium.register(_id, entry_point="svsl.environments.skills:TaskEnv", kwargs={"task": _task})
-for _id, _entry_point in STEP_ENVIRONMENTS.items():
-    if _id not in gymnasium.registry:
-        gymnasium.register(_id, entry_point=_entry_point)
+if "svsl/Reacher5-v0" not in gymnasium.registry:
+    gymnasium.register("svsl/Reacher5-v0", entry_point="svsl.environments.reacher5:Reacher5Env")

@@ -1,27 +1,21 @@
 """The 5-link reacher step by step, with the physics of the task: an action is five torques, an episode 200 steps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
-import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from svsl.environments.skills import ShownEnv
 from svsl.model.gaussians import Array
-from svsl.show.rendering import Renderer, make_renderer
-from svsl.tasks.base import uniform_contexts
 from svsl.tasks.reacher5 import Reacher5, Reward
 
 
-class Reacher5Env(gymnasium.Env[Array, Array]):
+class Reacher5Env(ShownEnv):
     """One arm; see `svsl.tasks.reacher5.ReacherArms` for the observation.
 
-    `reset(options={"context": goal})` chooses the goal.
-
-    After 200 steps the episode is terminated for the two sparse rewards, whose observation holds the time, and
-    truncated for the dense one, whose observation does not.
+    `reset(options={"context": goal})` chooses the goal. After 200 steps the episode is terminated for the two sparse
+    rewards, whose observation holds the time, and truncated for the dense one, whose observation does not.
 
     Args:
         reward: See `Reacher5`.
@@ -31,20 +25,15 @@ class Reacher5Env(gymnasium.Env[Array, Array]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012 (Gymnasium's contract)
 
     def __init__(self, reward: Reward = "dense", render_mode: str | None = None) -> None:
-        self.task = Reacher5(reward)
+        self.task: Reacher5 = Reacher5(reward)
         self.arms = self.task.step_form(1, workers=1)
         self.observation_space, self.action_space = self.arms.observation_space, self.arms.action_space
         self.render_mode = render_mode
-        self._renderer: Renderer | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         """Draws a goal uniformly from the half disc, or takes `options["context"]`."""
         super().reset(seed=seed)
-        given = (options or {}).get("context")
-        goal = uniform_contexts(self.task, 1, self.np_random)[0] if given is None else np.asarray(given, np.float64)
-        if goal.shape != (2,):
-            raise ValueError(f"context: expected shape (2,), got {goal.shape}")
-        self.arms.begin(slice(None), goal[None])
+        self.arms.begin(slice(None), self.choose_context(options)[None])
         return self.arms.observe()[0], {}
 
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
@@ -58,12 +47,4 @@ class Reacher5Env(gymnasium.Env[Array, Array]):
         """The arm as it is now, from above."""
         if self.render_mode != "rgb_array":
             return None
-        if self._renderer is None:
-            self._renderer = make_renderer(self.task)
-        return self._renderer.frame(replace(self.task.motion(self.arms.goals[0]), poses=self.arms.states), 0)
-
-    def close(self) -> None:
-        """Closes the renderer."""
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
+        return self.draw(replace(self.task.motion(self.arms.goals[0]), poses=self.arms.states), 0)

@@ -1,7 +1,5 @@
 """A task as a Gymnasium environment: the observation is the context, one action is a skill, one step an episode."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium
@@ -21,16 +19,42 @@ ACTION_STDS = 10.0
 FPS = 20
 
 
-class TaskEnv(gymnasium.Env[Array, Array]):
+class ShownEnv(gymnasium.Env[Array, Array]):
+    """An environment that draws its `task`."""
+
+    task: Task
+    _renderer: Renderer | None = None
+
+    def choose_context(self, options: dict[str, Any] | None) -> Array:
+        """Returns `options["context"]`, or draws a context."""
+        given = (options or {}).get("context")
+        if given is None:
+            return uniform_contexts(self.task, 1, self.np_random)[0]
+        context, shape = np.asarray(given, dtype=np.float64), np.shape(self.task.context_low)
+        if context.shape != shape:
+            raise ValueError(f"context: expected shape {shape}, got {context.shape}")
+        return context
+
+    def draw(self, motion: Motion, step: int) -> NDArray[np.uint8]:
+        """Draws one step of a motion."""
+        if self._renderer is None:
+            self._renderer = make_renderer(self.task)
+        return self._renderer.frame(motion, step)
+
+    def close(self) -> None:
+        """Closes the renderer."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+
+class TaskEnv(ShownEnv):
     """One task, one episode per step. `reset(options={"context": c})` chooses the context instead of drawing it.
 
     Args:
         task: Name of the task.
         render_mode: None, `rgb_array`, or `human`: a window that shows each episode as it is run.
         **options: Options of the task.
-
-    Raises:
-        SvslError: If the task cannot be drawn, or there is no screen for `human`.
     """
 
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": FPS}  # noqa: RUF012 (Gymnasium's contract)
@@ -46,7 +70,6 @@ class TaskEnv(gymnasium.Env[Array, Array]):
         self.action_space = spaces.Box(self.initial_mean - reach, self.initial_mean + reach, dtype=np.float64)
         self._context = np.asarray(self.task.context_low)
         self._action: Array | None = None
-        self._renderer: Renderer | None = None
         self._window = Window(task) if render_mode == "human" else None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
@@ -55,15 +78,9 @@ class TaskEnv(gymnasium.Env[Array, Array]):
         unknown = sorted(set(options or {}) - {"context"})
         if unknown:
             raise ValueError(f"options: there is no {unknown[0]!r}, only 'context'")
-        given = (options or {}).get("context")
-        if given is None:
-            self._context = uniform_contexts(self.task, 1, self.np_random)[0]
-        else:
-            self._context = np.asarray(given, dtype=np.float64)
-            if self._context.shape != self.observation_space.shape:
-                raise ValueError(f"context: expected shape {self.observation_space.shape}, got {self._context.shape}")
-            if not np.isfinite(self._context).all():
-                raise ValueError(f"context: expected finite numbers, got {self._context}")
+        self._context = self.choose_context(options)
+        if not np.isfinite(self._context).all():
+            raise ValueError(f"context: expected finite numbers, got {self._context}")
         self._action = None
         self._show()
         return self._context.copy(), {}
@@ -75,8 +92,7 @@ class TaskEnv(gymnasium.Env[Array, Array]):
             raise ValueError(f"action: expected shape {self.action_space.shape}, got {self._action.shape}")
         outcome = self.task.evaluate(self._context[None], self._action[None], self.np_random)
         defined = {n: v[0] for n, v in outcome.info.items() if v.dtype.kind != "f" or not np.isnan(v[0]).any()}
-        info: dict[str, Any] = dict(defined)
-        info["success"] = bool(outcome.success[0])
+        info: dict[str, Any] = {**defined, "success": bool(outcome.success[0])}
         self._show()
         return self._context.copy(), float(outcome.returns[0]), True, False, info
 
@@ -85,25 +101,20 @@ class TaskEnv(gymnasium.Env[Array, Array]):
         if self.render_mode != "rgb_array":
             return None
         motion = showable(self.task).motion(self._context, self._action)
-        return self._open_renderer().frame(motion, len(motion.poses) - 1)
+        return self.draw(motion, len(motion.poses) - 1)
 
     def _show(self) -> None:
         if self._window is not None:
-            motion, renderer = showable(self.task).motion(self._context, self._action), self._open_renderer()
+            motion = showable(self.task).motion(self._context, self._action)
             for step in film_steps(motion, FPS):
-                self._window.show(renderer.frame(motion, step), 1 / FPS)
-
-    def _open_renderer(self) -> Renderer:
-        if self._renderer is None:
-            self._renderer = make_renderer(self.task)
-        return self._renderer
+                self._window.show(self.draw(motion, step), 1 / FPS)
 
     def close(self) -> None:
         """Closes the renderer and the window."""
-        for resource in (self._renderer, self._window):
-            if resource is not None:
-                resource.close()
-        self._renderer = self._window = None
+        super().close()
+        if self._window is not None:
+            self._window.close()
+            self._window = None
 
 
 def film_steps(motion: Motion, fps: int) -> range:

@@ -11,8 +11,6 @@ the total torque a real motor would have to provide. The published beer pong arm
 here it is 0, because it is negligible compared with the damping but requires a constraint solve at every step.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import mujoco
@@ -108,88 +106,65 @@ class Shape:
 _SHELL, _DARK, _ACCENT = "arm_shell", "arm_dark", "arm_accent"
 _TUBE, _CAPSULE, _BALL = GEOM.mjGEOM_CYLINDER, GEOM.mjGEOM_CAPSULE, GEOM.mjGEOM_SPHERE
 
-# Index 0 is the base, 1 to 7 are the links. At zero angles the arm points along the base's z axis; links 2, 4 and 6
-# rotate about the base's y axis, and their -y axis points along the arm.
-_VISUAL_SHAPES: tuple[tuple[Shape, ...], ...] = (
-    (
-        Shape(_TUBE, (0, 0, -0.344), (0, 0, -0.318), 0.135, _DARK),
-        Shape(_TUBE, (0, 0, -0.318), (0, 0, -0.215), 0.105, _SHELL),
-    ),
-    (
-        Shape(_TUBE, (0, 0, -0.215), (0, 0, -0.195), 0.092, _ACCENT),
-        Shape(_TUBE, (0, 0, -0.195), (0, 0, -0.085), 0.098, _SHELL),
-        Shape(_TUBE, (0, -0.147, -0.062), (0, 0.147, -0.062), 0.055, _SHELL),
-        Shape(_TUBE, (0, -0.15, 0), (0, -0.092, 0), 0.082, _DARK),
-        Shape(_TUBE, (0, 0.092, 0), (0, 0.15, 0), 0.082, _DARK),
-    ),
-    (
-        Shape(_TUBE, (0, 0, -0.09), (0, 0, 0.09), 0.086, _SHELL),
-        Shape(_TUBE, (0, 0, 0), (0, -0.135, 0), 0.064, _SHELL),
-    ),
-    (
-        Shape(_TUBE, (0, 0, 0.135), (0, 0, 0.155), 0.058, _ACCENT),
-        Shape(_TUBE, (0, 0, 0.155), (0, 0, 0.50), 0.05, _SHELL),
-        Shape(_CAPSULE, (0.01, 0, 0.49), (0.045, 0, 0.55), 0.046, _SHELL),
-        Shape(_TUBE, (0.045, -0.068, 0.55), (0.045, 0.068, 0.55), 0.044, _DARK),
-    ),
-    (
-        Shape(_TUBE, (0, 0, -0.05), (0, 0, 0.05), 0.05, _SHELL),
-        Shape(_CAPSULE, (0, 0, 0), (-0.045, -0.06, 0), 0.043, _SHELL),
-        Shape(_TUBE, (-0.045, -0.05, 0), (-0.045, -0.225, 0), 0.043, _SHELL),
-    ),
-    (
-        Shape(_TUBE, (0, 0, -0.075), (0, 0, -0.06), 0.038, _ACCENT),
-        Shape(_TUBE, (0, 0, -0.06), (0, 0, -0.025), 0.04, _DARK),
-        Shape(_TUBE, (0, -0.046, 0), (0, 0.046, 0), 0.03, _DARK),
-    ),
-    (
-        Shape(_TUBE, (0, 0, -0.034), (0, 0, 0.034), 0.034, _SHELL),
-        Shape(_TUBE, (0, 0, 0), (0, -0.042, 0), 0.028, _SHELL),
-    ),
-    (Shape(_TUBE, (0, 0, 0.042), (0, 0, 0.056), 0.033, _DARK),),
+# Shapes with the number of their body: 0 is the base, 1 to 7 are the links. At zero angles the arm points along the
+# base's z axis; links 2, 4 and 6 rotate about the base's y axis, and their -y axis points along the arm.
+_VISUAL_SHAPES = (
+    (0, Shape(_TUBE, (0, 0, -0.344), (0, 0, -0.318), 0.135, _DARK)),
+    (0, Shape(_TUBE, (0, 0, -0.318), (0, 0, -0.215), 0.105, _SHELL)),
+    (1, Shape(_TUBE, (0, 0, -0.215), (0, 0, -0.195), 0.092, _ACCENT)),
+    (1, Shape(_TUBE, (0, 0, -0.195), (0, 0, -0.085), 0.098, _SHELL)),
+    (1, Shape(_TUBE, (0, -0.147, -0.062), (0, 0.147, -0.062), 0.055, _SHELL)),
+    (1, Shape(_TUBE, (0, -0.15, 0), (0, -0.092, 0), 0.082, _DARK)),
+    (1, Shape(_TUBE, (0, 0.092, 0), (0, 0.15, 0), 0.082, _DARK)),
+    (2, Shape(_TUBE, (0, 0, -0.09), (0, 0, 0.09), 0.086, _SHELL)),
+    (2, Shape(_TUBE, (0, 0, 0), (0, -0.135, 0), 0.064, _SHELL)),
+    (3, Shape(_TUBE, (0, 0, 0.135), (0, 0, 0.155), 0.058, _ACCENT)),
+    (3, Shape(_TUBE, (0, 0, 0.155), (0, 0, 0.50), 0.05, _SHELL)),
+    (3, Shape(_CAPSULE, (0.01, 0, 0.49), (0.045, 0, 0.55), 0.046, _SHELL)),
+    (3, Shape(_TUBE, (0.045, -0.068, 0.55), (0.045, 0.068, 0.55), 0.044, _DARK)),
+    (4, Shape(_TUBE, (0, 0, -0.05), (0, 0, 0.05), 0.05, _SHELL)),
+    (4, Shape(_CAPSULE, (0, 0, 0), (-0.045, -0.06, 0), 0.043, _SHELL)),
+    (4, Shape(_TUBE, (-0.045, -0.05, 0), (-0.045, -0.225, 0), 0.043, _SHELL)),
+    (5, Shape(_TUBE, (0, 0, -0.075), (0, 0, -0.06), 0.038, _ACCENT)),
+    (5, Shape(_TUBE, (0, 0, -0.06), (0, 0, -0.025), 0.04, _DARK)),
+    (5, Shape(_TUBE, (0, -0.046, 0), (0, 0.046, 0), 0.03, _DARK)),
+    (6, Shape(_TUBE, (0, 0, -0.034), (0, 0, 0.034), 0.034, _SHELL)),
+    (6, Shape(_TUBE, (0, 0, 0), (0, -0.042, 0), 0.028, _SHELL)),
+    (7, Shape(_TUBE, (0, 0, 0.042), (0, 0, 0.056), 0.033, _DARK)),
 )
 
 # Collision shapes: few and simple, because each takes time at every step.
-_COLLISION_SHAPES: dict[int, Shape] = {
-    0: Shape(_CAPSULE, (0, 0, -0.24), (0, 0, -0.12), 0.1),
-    2: Shape(_BALL, (0, 0, 0), (0, 0, 0), 0.12),
-    3: Shape(_CAPSULE, (0, 0, 0.12), (0.02, 0, 0.53), 0.055),
-    4: Shape(_CAPSULE, (-0.03, -0.03, 0), (-0.045, -0.24, 0), 0.045),
-    6: Shape(_CAPSULE, (0, 0, 0), (0, -0.033, 0), 0.035),  # ends 2 mm from the ball in the hand
-}
+_COLLISION_SHAPES = (
+    (0, Shape(_CAPSULE, (0, 0, -0.24), (0, 0, -0.12), 0.1)),
+    (2, Shape(_BALL, (0, 0, 0), (0, 0, 0), 0.12)),
+    (3, Shape(_CAPSULE, (0, 0, 0.12), (0.02, 0, 0.53), 0.055)),
+    (4, Shape(_CAPSULE, (-0.03, -0.03, 0), (-0.045, -0.24, 0), 0.045)),
+    (6, Shape(_CAPSULE, (0, 0, 0), (0, -0.033, 0), 0.035)),  # ends 2 mm from the ball in the hand
+)
 
 
 def add_arm(spec: mujoco.MjSpec, arm: Arm) -> mujoco.MjsBody:
-    """Adds the arm to the spec: bodies, joints, shapes and servos.
+    """Adds the arm to a spec, whose angles must be in radians, and returns link 7 for a hand or a racket.
 
-    Names: bodies `base`, `link_1` .. `link_7`, joints `joint_1` .. `joint_7`, actuators `motor_1` .. `motor_7`.
-
-    Args:
-        spec: Modified in place; angles must be in radians (`spec.compiler.degree = False`).
-        arm: The variant.
-
-    Returns:
-        The body of link 7, for a hand or a racket.
+    Names: bodies `base`, `link_1` .. `link_7`, joints `joint_1` .. `joint_7`, actuators `motor_1` .. `motor_7`; the
+    collision shape of a body is the geom `<name of the body>_solid`.
     """
     _add_materials(spec)
-    body = spec.worldbody.add_body(name="base", pos=arm.pos, quat=arm.quat)
-    _add_link_shapes(body, 0, arm.shoulder)
-    for number, link in enumerate(arm.links, start=1):
-        body = add_body(body, f"link_{number}", link.pos, link.quat, link.inertia)
-        body.add_joint(
-            name=f"joint_{number}",
-            type=mujoco.mjtJoint.mjJNT_HINGE,
-            axis=(0, 0, 1),
-            range=link.joint_range,
-            limited=mujoco.mjtLimited.mjLIMITED_TRUE,
-            damping=link.damping,
-            actgravcomp=True,
-        )
-        _add_link_shapes(body, number, link.centre)
-    for number, (kp, kv) in enumerate(zip(arm.kp, arm.kv, strict=True), start=1):
+    bodies, centres = [spec.worldbody.add_body(name="base", pos=arm.pos, quat=arm.quat)], [arm.shoulder]
+    limited = mujoco.mjtLimited.mjLIMITED_TRUE
+    hinge = {"type": mujoco.mjtJoint.mjJNT_HINGE, "axis": (0, 0, 1), "limited": limited, "actgravcomp": True}
+    for number, (link, kp, kv) in enumerate(zip(arm.links, arm.kp, arm.kv, strict=True), start=1):
+        body = add_body(bodies[-1], f"link_{number}", link.pos, link.quat, link.inertia)
+        body.add_joint(name=f"joint_{number}", range=link.joint_range, damping=link.damping, **hinge)
         motor = spec.add_actuator(name=f"motor_{number}", trntype=mujoco.mjtTrn.mjTRN_JOINT, target=f"joint_{number}")
         motor.set_to_position(kp=kp, kv=kv)
-    return body
+        bodies.append(body)
+        centres.append(link.centre)
+    for number, shape in _VISUAL_SHAPES:
+        _add_shape(bodies[number], shape, centres[number])
+    for number, shape in _COLLISION_SHAPES:
+        _add_shape(bodies[number], shape, centres[number], name=f"{bodies[number].name}_solid")
+    return bodies[-1]
 
 
 def add_body(parent: mujoco.MjsBody, name: str, pos: Vector, quat: Quaternion, inertia: Inertia) -> mujoco.MjsBody:
@@ -239,14 +214,6 @@ def add_racket(link_7: mujoco.MjsBody) -> None:
     _add_shape(racket, Shape(_TUBE, (-0.0057, 0, 0), (-0.003, 0, 0), 0.0745, "racket_green"))
 
 
-def _add_link_shapes(body: mujoco.MjsBody, number: int, centre: Vector) -> None:
-    """Adds the visual shapes of the base (0) or a link, and its collision shape: the geom `<body's name>_solid`."""
-    for shape in _VISUAL_SHAPES[number]:
-        _add_shape(body, shape, centre)
-    if number in _COLLISION_SHAPES:
-        _add_shape(body, _COLLISION_SHAPES[number], centre, name=f"{body.name}_solid")
-
-
 def _add_shape(body: mujoco.MjsBody, shape: Shape, centre: Vector = (0.0, 0.0, 0.0), name: str = "") -> None:
     """Adds a visual shape (with a material) or a collision shape (without)."""
     start = [a + b for a, b in zip(shape.start, centre, strict=True)]
@@ -268,3 +235,10 @@ def _add_materials(spec: mujoco.MjSpec) -> None:
         ("racket_green", (0.07, 0.55, 0.20, 1), 0.1),
     ):
         spec.add_material(name=name, rgba=rgba, specular=specular, shininess=0.5)
+
+
+def add_sensor(spec: mujoco.MjSpec, name: str, kind: str, object_kind: str, object_name: str) -> None:
+    """Adds a sensor of an object; the kinds are MuJoCo's `mjSENS_<kind>` and `mjOBJ_<kind>`."""
+    sensor_type = getattr(mujoco.mjtSensor, f"mjSENS_{kind}")
+    object_type = getattr(mujoco.mjtObj, f"mjOBJ_{object_kind}")
+    spec.add_sensor(name=name, type=sensor_type, objtype=object_type, objname=object_name)

@@ -1,10 +1,8 @@
 """Movement primitives: map batches of parameters to desired joint trajectories."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from svsl.model.gaussians import Array
+from svsl.model.gaussians import Array, IntArray
 
 _FADE_S = 0.2  # fade-in of a reach
 _REST_S = 2.0  # from the end of a strike to rest
@@ -30,7 +28,7 @@ def radial_bases(phase: Array, centres: Array, variance: float) -> tuple[Array, 
     return value, value * (score - (value * score).sum(axis=-1, keepdims=True))
 
 
-def throw(weights: Array, steps: Array, length: int, dt_s: float) -> tuple[Array, Array]:
+def throw(weights: Array, steps: IntArray, length: int, dt_s: float) -> tuple[Array, Array]:
     """Offsets from the start posture for a movement that starts at rest and ends in a swing (beer pong).
 
     Normalised bases with centres from -0.01 to 1.01 in the phase `k / (steps - 1)`, two more than there are weights:
@@ -55,20 +53,16 @@ def throw(weights: Array, steps: Array, length: int, dt_s: float) -> tuple[Array
     return _combine(value[..., 2:], weights), _combine(derivative[..., 2:] * rate, weights)
 
 
-def throw_steps(durations: Array) -> Array:
+def throw_steps(durations: Array) -> IntArray:
     """Number of 5 ms steps in a throw of each duration `(n,)` in seconds: `(n,)` (beer pong)."""
     return (3.5 * (durations / 0.0175 + 1)).astype(np.int64)
 
 
-def throw_parameters(parameters: Array, steps: Array, length: int, dt_s: float) -> tuple[Array, Array]:
-    """Computes the `throw` for parameters of beer pong.
+def throw_parameters(parameters: Array, steps: IntArray, length: int, dt_s: float) -> tuple[Array, Array]:
+    """Computes the `throw` for `parameters (n, 2 j + 1)` of beer pong.
 
-    Args:
-        parameters: `(n, 2 j + 1)`: weights, basis by basis, in units of sqrt(0.02), and the duration, which only
-            affects the result through `steps`.
-        steps: See `throw`: `throw_steps` for steps of 5 ms, more for a faster controller.
-        length: See `throw`.
-        dt_s: See `throw`.
+    They are weights, basis by basis, in units of sqrt(0.02), and the duration, which only affects the result through
+    `steps`: `throw_steps` for steps of 5 ms, more for a faster controller.
     """
     joints = parameters.shape[1] // 2
     weights = np.sqrt(0.02) * parameters[:, :-1].reshape(-1, 2, joints).transpose(0, 2, 1)

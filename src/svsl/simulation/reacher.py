@@ -8,15 +8,13 @@ once per action. The armature makes the motion so smooth that the difference amo
 step (`tests/tasks/test_reacher5.py`).
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import mujoco
 import numpy as np
 
 from svsl.model.gaussians import Array
-from svsl.simulation.arm import GEOM, NO_COLLISIONS, SOLID_GROUP, VISUAL_GROUP
+from svsl.simulation.arm import GEOM, NO_COLLISIONS, SOLID_GROUP, VISUAL_GROUP, add_sensor
 
 LINKS = 5
 LINK_LENGTH = 0.1
@@ -31,11 +29,6 @@ Drive = Literal["motor", "servo"]
 
 
 def reacher5_model(drive: Drive, visuals: bool = True) -> mujoco.MjModel:
-    """Compiles a new model of `reacher5_spec`, which the caller may modify."""
-    return reacher5_spec(drive, visuals).compile()
-
-
-def reacher5_spec(drive: Drive, visuals: bool = True) -> mujoco.MjSpec:
     """Builds the arm on a table, seen from above; the mocap body `goal` marks the goal.
 
     Args:
@@ -72,7 +65,7 @@ def reacher5_spec(drive: Drive, visuals: bool = True) -> mujoco.MjSpec:
     body.add_site(name="tip", pos=(LINK_LENGTH, 0, 0), size=(_RADIUS,) * 3, rgba=(0.95, 0.55, 0.12, 1))
     if visuals:
         _add_visuals(spec, goal)
-    return spec
+    return spec.compile()
 
 
 def tip_position(joints: Array) -> Array:
@@ -106,12 +99,7 @@ def _add_drive(spec: mujoco.MjSpec, number: int, drive: Drive) -> None:
         motor.gainprm[0] = KP
         motor.biasprm[1:3] = -KP / GEAR, -KD / GEAR
         motor.forcelimited, motor.forcerange = limited, (-1, 1)
-    spec.add_sensor(
-        name=f"action_{number}",
-        type=mujoco.mjtSensor.mjSENS_ACTUATORFRC,
-        objtype=mujoco.mjtObj.mjOBJ_ACTUATOR,
-        objname=f"motor_{number}",
-    )
+    add_sensor(spec, f"action_{number}", "ACTUATORFRC", "ACTUATOR", f"motor_{number}")
 
 
 def _add_visuals(spec: mujoco.MjSpec, goal: mujoco.MjsBody) -> None:

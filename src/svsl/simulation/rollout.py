@@ -1,10 +1,9 @@
 """Batched MuJoCo simulation on a persistent thread pool, with no Python per time step."""
 
-from __future__ import annotations
-
 import mujoco
 import numpy as np
 from mujoco.rollout import Rollout
+from numpy.typing import NDArray
 
 from svsl.backends.process_pool import available_cores
 from svsl.model.gaussians import Array, BoolArray, IntArray
@@ -81,7 +80,7 @@ def _threads(workers: int | None) -> int:
     return available_cores() if workers is None else max(1, workers)
 
 
-def diverged(states: Array, time_s: Array, dt_s: float) -> BoolArray:
+def diverged(states: Array, time_s: NDArray[np.floating], dt_s: float) -> BoolArray:
     """Which simulations diverged, by their states `(n, size)` at `time_s (n,)`: MuJoCo stops the clock of those."""
     return np.asarray((np.abs(states[:, 0] - time_s) > 0.5 * dt_s) | ~np.isfinite(states).all(axis=1))
 
@@ -94,5 +93,5 @@ def rising_edges(contact: BoolArray) -> BoolArray:
 
 
 def first_true(flags: BoolArray) -> IntArray:
-    """Index of the first True along the last axis, or the length of that axis if there is none."""
+    """Index of the first True along the last axis, or the length of that axis if all are False."""
     return np.where(flags.any(axis=-1), flags.argmax(axis=-1), flags.shape[-1])

@@ -11,8 +11,6 @@ Purely visual geoms take a tenth of the time of a step. `visuals=False` omits th
 and sensors, bit for bit.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import cos, pi, sin, tan
 
@@ -25,10 +23,12 @@ from svsl.simulation.arm import (
     NO_COLLISIONS,
     SOLID_GROUP,
     VISUAL_GROUP,
+    Quaternion,
     Vector,
     add_arm,
     add_hand,
     add_racket,
+    add_sensor,
 )
 from svsl.simulation.wam import BEER_PONG_ARM, TABLE_TENNIS_ARM
 
@@ -53,8 +53,13 @@ TABLE_HALF_LENGTH = 1.37
 TABLE_HALF_WIDTH = 0.7625
 NET_TOP = 0.9225
 
-_BOX, _PLANE, _CYLINDER = GEOM.mjGEOM_BOX, GEOM.mjGEOM_PLANE, GEOM.mjGEOM_CYLINDER
-_HIDDEN = (0.0, 0.0, 0.0, 0.0)
+_BOX, _CYLINDER = GEOM.mjGEOM_BOX, GEOM.mjGEOM_CYLINDER
+_GEOM, _BODY = mujoco.mjtObj.mjOBJ_GEOM, mujoco.mjtObj.mjOBJ_BODY
+_Object = tuple[mujoco.mjtObj, str]
+_BALL: _Object = (_BODY, "ball")
+_ARM: _Object = (mujoco.mjtObj.mjOBJ_XBODY, "base")  # with its subtree
+_Rgba = tuple[float, float, float, float]
+_HIDDEN, _WOOD, _STEEL, _ORANGE = (0, 0, 0, 0), (0.74, 0.56, 0.38, 1), (0.30, 0.32, 0.36, 1), (1.0, 0.62, 0.1, 1)
 
 
 @dataclass(frozen=True)
@@ -74,16 +79,6 @@ ARM_CONTACT = Contact(solref=(0.02, 1), sliding_friction=1.0, torsional_friction
 
 
 def beer_pong_model(visuals: bool = True, cup_radius: float = CUP_INNER_RADIUS) -> mujoco.MjModel:
-    """Compiles a new model of `beer_pong_spec`, which the caller may modify."""
-    return beer_pong_spec(visuals, cup_radius).compile()
-
-
-def table_tennis_model(visuals: bool = True) -> mujoco.MjModel:
-    """Compiles a new model of `table_tennis_spec`, which the caller may modify."""
-    return table_tennis_spec(visuals).compile()
-
-
-def beer_pong_spec(visuals: bool = True, cup_radius: float = CUP_INNER_RADIUS) -> mujoco.MjSpec:
     """Builds the arm in front of a table with a cup of inner radius `cup_radius` and a wall; throws go towards -y.
 
     The cup is the mocap body `cup`: `mocap_pos = (x, y, 0)` puts its axis at (x, y), which is a context plus
@@ -98,34 +93,26 @@ def beer_pong_spec(visuals: bool = True, cup_radius: float = CUP_INNER_RADIUS) -
     spec = _scene(timestep=0.005, middle=(0.0, -1.1, 0.9), light=(-0.75, -0.5, -1.0))
     world = spec.worldbody
     add_hand(add_arm(spec, BEER_PONG_ARM))
-    _add_ball(spec, rgba=(1.0, 0.62, 0.1, 1))
-    _add_static(spec, "floor", _PLANE, (0, 0, 0), (0, 0, 0.05), material="floor")
+    _add_ball(spec)
     table_end, half_height = -1.25, BEER_PONG_TABLE_TOP / 2
     table_middle, half_length = (table_end + WALL_FRONT) / 2, (table_end - WALL_FRONT) / 2
-    _add_static(spec, "table", _BOX, (0, table_middle, half_height), (0.4, half_length, half_height), "wooden_table")
-    _add_static(spec, "pedestal", _BOX, (0, 0, 0.3025), (0.1, 0.1, 0.3), "stand")
-    _add_static(spec, "wall", _BOX, (0, WALL_FRONT - 0.04, 1.1), (0.4, 0.04, 1.1), "wall")
+    _add_static(spec, "table", (0, table_middle, half_height), (0.4, half_length, half_height), _WOOD)
+    _add_static(spec, "pedestal", (0, 0, 0.3025), (0.1, 0.1, 0.3), _STEEL)
+    _add_static(spec, "wall", (0, WALL_FRONT - 0.04, 1.1), (0.4, 0.04, 1.1), (0.80, 0.84, 0.88, 1))
     _add_cup(spec, (CUP_AXIS_OFFSET[0], -1.6 + CUP_AXIS_OFFSET[1]), cup_radius - CUP_INNER_RADIUS)
     _add_camera(world, eye=(2.7, 0.3, 1.85), target=(0.0, -1.12, 1.0), fovy=45)
 
-    ball = (mujoco.mjtObj.mjOBJ_BODY, "ball")
-    _add_contact_sensor(spec, "ball_table", _geom("table"), ball)
-    _add_contact_sensor(spec, "ball_wall", _geom("wall"), ball)
-    _add_contact_sensor(spec, "ball_cup_bottom", _geom("cup_bottom"), ball)
-    _add_contact_sensor(spec, "ball_cup", (mujoco.mjtObj.mjOBJ_BODY, "cup"), ball)
-    _add_contact_sensor(spec, "ball_floor", _geom("floor"), ball)
-    _add_contact_sensor(spec, "arm_table", _geom("table"), (mujoco.mjtObj.mjOBJ_XBODY, "base"))
+    for kind, name in ((_GEOM, "table"), (_GEOM, "wall"), (_GEOM, "cup_bottom"), (_BODY, "cup"), (_GEOM, "floor")):
+        _add_contact_sensor(spec, f"ball_{name}", (kind, name), _BALL)
+    _add_contact_sensor(spec, "arm_table", (_GEOM, "table"), _ARM)
     for number in range(1, JOINTS + 1):
-        _add_sensor(spec, f"torque_{number}", "JOINTACTFRC", mujoco.mjtObj.mjOBJ_JOINT, f"joint_{number}")
-    _add_sensor(spec, "release_pos", "FRAMEPOS", mujoco.mjtObj.mjOBJ_SITE, "release")
-    _add_sensor(spec, "release_vel", "FRAMELINVEL", mujoco.mjtObj.mjOBJ_SITE, "release")
-    _add_collisions(spec, BEER_PONG_BOUNCE, arm_reaches_table=("link_3_solid", "link_4_solid", "link_6_solid", "palm"))
-    if not visuals:
-        _delete_visuals(spec)
-    return spec
+        add_sensor(spec, f"torque_{number}", "JOINTACTFRC", "JOINT", f"joint_{number}")
+    add_sensor(spec, "release_pos", "FRAMEPOS", "SITE", "release")
+    add_sensor(spec, "release_vel", "FRAMELINVEL", "SITE", "release")
+    return _compile(spec, visuals, BEER_PONG_BOUNCE, hand=("palm",))
 
 
-def table_tennis_spec(visuals: bool = True) -> mujoco.MjSpec:
+def table_tennis_model(visuals: bool = True) -> mujoco.MjModel:
     """Builds the arm with a racket, mounted above one end of a table (x > 0); the ball is served from the other end.
 
     `target` and `serve` are mocap bodies that only mark positions on the table. The net is wider than the table, as in
@@ -134,32 +121,24 @@ def table_tennis_spec(visuals: bool = True) -> mujoco.MjSpec:
     spec = _scene(timestep=0.002, middle=(0.5, 0.0, 1.0), light=(0.35, 0.55, -1.0))
     world = spec.worldbody
     add_racket(add_arm(spec, TABLE_TENNIS_ARM))
-    _add_ball(spec, rgba=(1.0, 0.62, 0.1, 1))
-    _add_static(spec, "floor", _PLANE, (0, 0, 0), (0, 0, 0.05), material="floor")
+    _add_ball(spec)
     half_size = (TABLE_HALF_LENGTH, TABLE_HALF_WIDTH, 0.01)
-    _add_static(spec, "table", _BOX, (0, 0, TABLE_TENNIS_TABLE_TOP - 0.01), half_size, "table")
+    _add_static(spec, "table", (0, 0, TABLE_TENNIS_TABLE_TOP - 0.01), half_size, (0.12, 0.36, 0.56, 1))
     net_half_height = (NET_TOP - TABLE_TENNIS_TABLE_TOP) / 2
-    _add_static(spec, "net", _BOX, (0, 0, NET_TOP - net_half_height), (0.01, 0.915, net_half_height), "net")
+    net_pos, net_half_size = (0, 0, NET_TOP - net_half_height), (0.01, 0.915, net_half_height)
+    _add_static(spec, "net", net_pos, net_half_size, (0.92, 0.94, 0.96, 0.55))
     _add_table_tennis_visuals(spec)
     for name, x, rgba in (("target", -0.7, (0.9, 0.15, 0.15, 0.9)), ("serve", -0.9, (1.0, 0.62, 0.1, 0.9))):
         marker = world.add_body(name=name, pos=(x, 0, TABLE_TENNIS_TABLE_TOP), mocap=True)
         _add_visual(marker, _CYLINDER, (0, 0, 0.002), (0.05, 0.002, 0), rgba=rgba)
     _add_camera(world, eye=(-1.15, -3.75, 2.3), target=(0.45, 0.0, 1.0), fovy=45)
 
-    ball = (mujoco.mjtObj.mjOBJ_BODY, "ball")
-    _add_contact_sensor(spec, "ball_racket", _geom("bat"), ball)
-    _add_contact_sensor(spec, "ball_table", _geom("table"), ball)
-    _add_contact_sensor(spec, "ball_net", _geom("net"), ball)
-    _add_contact_sensor(spec, "ball_floor", _geom("floor"), ball)
-    _add_contact_sensor(spec, "arm_table", _geom("table"), (mujoco.mjtObj.mjOBJ_XBODY, "base"))
-    _add_sensor(spec, "racket_pos", "FRAMEPOS", mujoco.mjtObj.mjOBJ_SITE, "racket")
-    _add_sensor(spec, "racket_normal", "FRAMEXAXIS", mujoco.mjtObj.mjOBJ_SITE, "racket")
-    _add_collisions(
-        spec, TABLE_TENNIS_BOUNCE, arm_reaches_table=("link_3_solid", "link_4_solid", "link_6_solid", "bat", "handle")
-    )
-    if not visuals:
-        _delete_visuals(spec)
-    return spec
+    for name, geom in (("racket", "bat"), ("table", "table"), ("net", "net"), ("floor", "floor")):
+        _add_contact_sensor(spec, f"ball_{name}", (_GEOM, geom), _BALL)
+    _add_contact_sensor(spec, "arm_table", (_GEOM, "table"), _ARM)
+    add_sensor(spec, "racket_pos", "FRAMEPOS", "SITE", "racket")
+    add_sensor(spec, "racket_normal", "FRAMEXAXIS", "SITE", "racket")
+    return _compile(spec, visuals, TABLE_TENNIS_BOUNCE, hand=("bat", "handle"))
 
 
 def _scene(timestep: float, middle: Vector, light: Vector) -> mujoco.MjSpec:
@@ -176,7 +155,7 @@ def _scene(timestep: float, middle: Vector, light: Vector) -> mujoco.MjSpec:
     spec.visual.headlight.ambient = (0.42, 0.42, 0.43)
     spec.visual.headlight.diffuse = (0.30, 0.30, 0.30)
     spec.visual.headlight.specular = (0.1, 0.1, 0.1)
-    _add_materials(spec)
+    _add_sky_and_floor(spec)
     spec.worldbody.add_light(
         pos=[m - 3 * direction for m, direction in zip(middle, light, strict=True)],
         dir=light,
@@ -187,39 +166,29 @@ def _scene(timestep: float, middle: Vector, light: Vector) -> mujoco.MjSpec:
     return spec
 
 
-def _add_materials(spec: mujoco.MjSpec) -> None:
-    spec.add_texture(
-        name="sky",
-        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
-        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
-        rgb1=(0.72, 0.82, 0.92),
-        rgb2=(0.97, 0.97, 0.97),
-        width=256,
-        height=1536,
+def _add_sky_and_floor(spec: mujoco.MjSpec) -> None:
+    sky, checker = mujoco.mjtBuiltin.mjBUILTIN_GRADIENT, mujoco.mjtBuiltin.mjBUILTIN_CHECKER
+    texture = spec.add_texture(name="sky", type=mujoco.mjtTexture.mjTEXTURE_SKYBOX, builtin=sky, width=256, height=1536)
+    texture.rgb1, texture.rgb2 = (0.72, 0.82, 0.92), (0.97, 0.97, 0.97)
+    texture = spec.add_texture(
+        name="checker", type=mujoco.mjtTexture.mjTEXTURE_2D, builtin=checker, width=512, height=512
     )
-    spec.add_texture(
-        name="checker",
-        type=mujoco.mjtTexture.mjTEXTURE_2D,
-        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
-        rgb1=(0.80, 0.81, 0.82),
-        rgb2=(0.72, 0.74, 0.76),
-        width=512,
-        height=512,
-    )
+    texture.rgb1, texture.rgb2 = (0.80, 0.81, 0.82), (0.72, 0.74, 0.76)
     textures = [""] * int(mujoco.mjtTextureRole.mjNTEXROLE)
     textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "checker"
     spec.add_material(name="floor", textures=textures, texrepeat=(1, 1), texuniform=True)
+    plane = GEOM.mjGEOM_PLANE
+    spec.worldbody.add_geom(name="floor", type=plane, size=(0, 0, 0.05), material="floor", **NO_COLLISIONS)
 
 
-def _add_ball(spec: mujoco.MjSpec, rgba: tuple[float, ...]) -> None:
+def _add_ball(spec: mujoco.MjSpec) -> None:
     """Adds the body `ball` on the slide joints `ball_x`, `ball_y`, `ball_z`, whose qpos is its position."""
     ball = spec.worldbody.add_body(name="ball")
     for axis, name in enumerate("xyz"):
         direction = [float(axis == i) for i in range(3)]
         ball.add_joint(name=f"ball_{name}", type=mujoco.mjtJoint.mjJNT_SLIDE, axis=direction)
-    ball.add_geom(
-        name="ball", type=GEOM.mjGEOM_SPHERE, size=(BALL_RADIUS, 0, 0), mass=BALL_MASS, rgba=rgba, **NO_COLLISIONS
-    )
+    size, kind = (BALL_RADIUS, 0, 0), GEOM.mjGEOM_SPHERE
+    ball.add_geom(name="ball", type=kind, size=size, mass=BALL_MASS, rgba=_ORANGE, **NO_COLLISIONS)
 
 
 def _add_cup(spec: mujoco.MjSpec, axis: tuple[float, float], wider: float) -> None:
@@ -249,7 +218,7 @@ def _add_cup(spec: mujoco.MjSpec, axis: tuple[float, float], wider: float) -> No
 
 def _add_table_tennis_visuals(spec: mujoco.MjSpec) -> None:
     """Adds lines, legs and the gantry that carries the arm, without collisions."""
-    world, top, white, steel = spec.worldbody, TABLE_TENNIS_TABLE_TOP, (0.95, 0.95, 0.95, 1), (0.3, 0.32, 0.36, 1)
+    world, top, white = spec.worldbody, TABLE_TENNIS_TABLE_TOP, (0.95, 0.95, 0.95, 1)
     length, width = TABLE_HALF_LENGTH, TABLE_HALF_WIDTH
     for y, half_width in ((-width + 0.01, 0.01), (width - 0.01, 0.01), (0.0, 0.0025)):
         _add_visual(world, _BOX, (0, y, top), (length, half_width, 0.0006), rgba=white)
@@ -258,66 +227,44 @@ def _add_table_tennis_visuals(spec: mujoco.MjSpec) -> None:
         for y in (-0.6, 0.6):
             leg_half_height = (top - 0.02) / 2
             leg = (x * 0.8, y, leg_half_height)
-            _add_visual(world, _BOX, leg, (0.03, 0.03, leg_half_height), rgba=steel)
+            _add_visual(world, _BOX, leg, (0.03, 0.03, leg_half_height), rgba=_STEEL)
     _add_visual(world, _BOX, (0, 0, NET_TOP), (0.011, 0.916, 0.008), rgba=white)
     x, _, z = TABLE_TENNIS_ARM.pos
-    _add_visual(world, _BOX, (x + 0.3, 0, z + 0.05), (0.45, 0.09, 0.05), rgba=steel)
-    _add_visual(world, _BOX, (x + 0.7, 0, (z + 0.1) / 2), (0.07, 0.09, (z + 0.1) / 2), rgba=steel)
-    _add_visual(world, _BOX, (x + 0.7, 0, 0.02), (0.35, 0.45, 0.02), rgba=steel)
+    _add_visual(world, _BOX, (x + 0.3, 0, z + 0.05), (0.45, 0.09, 0.05), rgba=_STEEL)
+    _add_visual(world, _BOX, (x + 0.7, 0, (z + 0.1) / 2), (0.07, 0.09, (z + 0.1) / 2), rgba=_STEEL)
+    _add_visual(world, _BOX, (x + 0.7, 0, 0.02), (0.35, 0.45, 0.02), rgba=_STEEL)
 
 
-_STATIC_COLOURS = {
-    "table": (0.12, 0.36, 0.56, 1),
-    "wooden_table": (0.74, 0.56, 0.38, 1),
-    "stand": (0.30, 0.32, 0.36, 1),
-    "wall": (0.80, 0.84, 0.88, 1),
-    "net": (0.92, 0.94, 0.96, 0.55),
-}
-
-
-def _add_static(spec: mujoco.MjSpec, name: str, kind: mujoco.mjtGeom, pos: Vector, size: Vector, material: str) -> None:
-    """Adds a fixed geom that the ball can collide with."""
-    appearance = {"rgba": _STATIC_COLOURS[material]} if material in _STATIC_COLOURS else {"material": material}
-    spec.worldbody.add_geom(name=name, type=kind, pos=pos, size=size, **appearance, **NO_COLLISIONS)
+def _add_static(spec: mujoco.MjSpec, name: str, pos: Vector, size: Vector, rgba: _Rgba) -> None:
+    """Adds a fixed box that the ball can collide with."""
+    spec.worldbody.add_geom(name=name, type=_BOX, pos=pos, size=size, rgba=rgba, **NO_COLLISIONS)
 
 
 def _add_visual(
-    body: mujoco.MjsBody,
-    kind: mujoco.mjtGeom,
-    pos: Vector,
-    size: Vector,
-    rgba: tuple[float, ...],
-    quat: tuple[float, ...] = (1, 0, 0, 0),
+    body: mujoco.MjsBody, kind: mujoco.mjtGeom, pos: Vector, size: Vector, rgba: _Rgba, quat: Quaternion = (1, 0, 0, 0)
 ) -> None:
-    """Adds a purely visual geom."""
     body.add_geom(type=kind, pos=pos, quat=quat, size=size, rgba=rgba, mass=0, group=VISUAL_GROUP, **NO_COLLISIONS)
 
 
-def _add_collisions(spec: mujoco.MjSpec, bounce: Contact, arm_reaches_table: tuple[str, ...]) -> None:
-    """Lets the ball collide with every solid geom, and the geoms `arm_reaches_table` with the table."""
+def _compile(spec: mujoco.MjSpec, visuals: bool, bounce: Contact, hand: tuple[str, ...]) -> mujoco.MjModel:
+    """Lets the ball collide with every solid geom, and the arm and the geoms `hand` with the table; compiles."""
     solids = [geom.name for geom in spec.geoms if geom.group in (SOLID_GROUP, HIDDEN_SOLID_GROUP)]
     for name in solids:
         if name != "ball":
             _add_pair(spec, "ball", name, CUP_CONTACT if name.startswith("cup") else bounce)
-    for name in arm_reaches_table:
+    for name in ("link_3_solid", "link_4_solid", "link_6_solid", *hand):
         _add_pair(spec, name, "table", ARM_CONTACT)
+    if not visuals:
+        for geom in list(spec.geoms):
+            if geom.group == VISUAL_GROUP:
+                spec.delete(geom)
+    return spec.compile()
 
 
 def _add_pair(spec: mujoco.MjSpec, first: str, second: str, contact: Contact) -> None:
     sliding, torsional = contact.sliding_friction, contact.torsional_friction
-    spec.add_pair(
-        geomname1=first,
-        geomname2=second,
-        solref=contact.solref,
-        condim=contact.dimensions,
-        friction=(sliding, sliding, torsional, 0.1, 0.1),
-    )
-
-
-def _delete_visuals(spec: mujoco.MjSpec) -> None:
-    for geom in list(spec.geoms):
-        if geom.group == VISUAL_GROUP:
-            spec.delete(geom)
+    pair = spec.add_pair(geomname1=first, geomname2=second, solref=contact.solref, condim=contact.dimensions)
+    pair.friction = (sliding, sliding, torsional, 0.1, 0.1)
 
 
 def _add_camera(world: mujoco.MjsBody, eye: Vector, target: Vector, fovy: float) -> None:
@@ -330,25 +277,9 @@ def _add_camera(world: mujoco.MjsBody, eye: Vector, target: Vector, fovy: float)
     camera.alt.xyaxes = (*right, *up)
 
 
-def _geom(name: str) -> tuple[mujoco.mjtObj, str]:
-    return mujoco.mjtObj.mjOBJ_GEOM, name
-
-
-def _add_contact_sensor(
-    spec: mujoco.MjSpec, name: str, first: tuple[mujoco.mjtObj, str], second: tuple[mujoco.mjtObj, str]
-) -> None:
-    """Adds a sensor that counts the contacts of two objects (body, geom, or XBODY for a body with its subtree)."""
-    spec.add_sensor(
-        name=name,
-        type=mujoco.mjtSensor.mjSENS_CONTACT,
-        objtype=first[0],
-        objname=first[1],
-        reftype=second[0],
-        refname=second[1],
-        intprm=(1 << int(mujoco.mjtConDataField.mjCONDATA_FOUND), 0, 1),
-    )
-
-
-def _add_sensor(spec: mujoco.MjSpec, name: str, kind: str, objtype: mujoco.mjtObj, objname: str) -> None:
-    sensor_type = getattr(mujoco.mjtSensor, f"mjSENS_{kind}")
-    spec.add_sensor(name=name, type=sensor_type, objtype=objtype, objname=objname)
+def _add_contact_sensor(spec: mujoco.MjSpec, name: str, first: _Object, second: _Object) -> None:
+    """Adds a sensor that counts the contacts of two objects."""
+    sensor = spec.add_sensor(name=name, type=mujoco.mjtSensor.mjSENS_CONTACT)
+    sensor.objtype, sensor.objname = first
+    sensor.reftype, sensor.refname = second
+    sensor.intprm = (1 << int(mujoco.mjtConDataField.mjCONDATA_FOUND), 0, 1)

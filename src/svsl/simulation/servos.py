@@ -1,7 +1,5 @@
 """Reads MuJoCo models supplied by users and adds position servos to their joints."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import mujoco

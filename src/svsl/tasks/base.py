@@ -1,6 +1,4 @@
-"""What a task is: a context box, a parameter size, an initial search distribution and a batch evaluation."""
-
-from __future__ import annotations
+"""The task protocol: a context box, a parameter size, an initial search distribution and a batch evaluation."""
 
 import sysconfig
 import traceback
@@ -10,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array, BoolArray
@@ -79,32 +77,31 @@ def run_episodes(
 ) -> Outcome:
     """Runs a task, with its `describe` instead of `evaluate` if it has one and `described` is set.
 
-    Raises:
-        SvslError: If the task raises anything (the message says what and where), or its outcome is not valid.
+    Anything the task raises becomes an `SvslError` that says what and where.
     """
     run = getattr(task, "describe", task.evaluate) if described else task.evaluate
     try:
         outcome = run(contexts, parameters, rng)
     except SvslError:
         raise
-    except Exception as error:  # the user's code
+    except Exception as error:  # user code may raise anything
         raise SvslError(f"task {type(task).__name__} failed: {place_of(error)}") from error
     problem = outcome_problem(outcome, len(contexts))
     if problem is not None:
-        raise SvslError(f"task {type(task).__name__}: {problem}; svsl check-task says more")
+        raise SvslError(f"task {type(task).__name__}: {problem}; run svsl check-task for details")
     return outcome
 
 
 def place_of(error: Exception) -> str:
-    """An exception as text, with the innermost place in the user's code, or else anywhere."""
+    """Describes an exception and where in the user's code it was raised."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    mine = [frame for frame in frames if not _INSTALLED.intersection(Path(frame.filename).parents)]
-    place = "".join(f" ({Path(frame.filename).name} line {frame.lineno})" for frame in (mine or frames)[-1:])
+    user_frames = [frame for frame in frames if not _INSTALLED.intersection(Path(frame.filename).parents)]
+    place = "".join(f" ({Path(frame.filename).name} line {frame.lineno})" for frame in (user_frames or frames)[-1:])
     return f"{type(error).__name__}: {error}" + ("" if isinstance(error, SyntaxError) else place)
 
 
 def outcome_problem(outcome: object, count: int) -> str | None:
-    """What is wrong with the outcome of `count` episodes, or None."""
+    """Describes what is wrong with the outcome of `count` episodes; None if nothing is."""
     if not isinstance(outcome, Outcome):
         return f"evaluate returned a {type(outcome).__name__}; return svsl.Outcome"
     returns, success = outcome.returns, outcome.success
@@ -119,7 +116,7 @@ def outcome_problem(outcome: object, count: int) -> str | None:
 
 
 def joined(parts: Sequence[Outcome]) -> Outcome:
-    """Several outcomes as one; where a part lacks a diagnostic, its entries are NaN, False or ""."""
+    """Joins outcomes; where a part lacks a diagnostic, its entries are NaN, False or ""."""
     known = {name: values for part in reversed(parts) for name, values in part.info.items()}
 
     def column(part: Outcome, name: str) -> NDArray[np.generic]:
@@ -136,17 +133,13 @@ def joined(parts: Sequence[Outcome]) -> Outcome:
 
 
 def context_names(task: Task) -> tuple[str, ...]:
-    """The names of the context's dimensions: the task's own, or their numbers."""
+    """Returns the names of the context's dimensions: the task's own, or their numbers."""
     names = getattr(task, "context_names", None)
     return tuple(names) if names else tuple(f"context {dim}" for dim in range(len(task.context_low)))
 
 
 def uniform_contexts(task: Task, count: int, rng: np.random.Generator) -> Array:
-    """Contexts drawn uniformly from the valid part of the task's box.
-
-    Raises:
-        SvslError: If hardly any of the box is valid.
-    """
+    """Draws contexts uniformly from the valid part of the task's box."""
     low, high = np.asarray(task.context_low, dtype=np.float64), np.asarray(task.context_high, dtype=np.float64)
     contexts = rng.uniform(low, high, (count, len(low)))
     for _ in range(_REDRAWS):
@@ -157,13 +150,24 @@ def uniform_contexts(task: Task, count: int, rng: np.random.Generator) -> Array:
 
 
 def valid_contexts(task: Task, contexts: Array) -> BoolArray:
-    """Which contexts `(n, dc)` of the box are valid: all by default, see `Task`."""
+    """Returns which contexts `(n, dc)` of the box are valid, `(n,)`: all by default, see `Task`."""
     valid = getattr(task, "valid_contexts", None)
     return np.ones(len(contexts), dtype=bool) if valid is None else np.asarray(valid(contexts), dtype=bool)
 
 
+def vector_of(name: str, values: ArrayLike, dim: int, positive: bool = False) -> Array:
+    """Returns a vector of `dim` numbers, given all of them or one for all; errors start with `name`."""
+    vector = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    if vector.shape == (1,):
+        vector = np.repeat(vector, dim)
+    if vector.shape != (dim,) or (positive and not (vector > 0).all()):
+        kind = "positive numbers" if positive else "numbers"
+        raise SvslError(f"{name}: expected {dim} {kind} or one for all, got {vector.tolist()}")
+    return vector
+
+
 def finite_outcome(outcome: Outcome, penalty: float | None) -> Outcome:
-    """The outcome with NaN and infinite returns replaced by the penalty or the worst finite one, as failures."""
+    """Replaces NaN and infinite returns by the penalty or the worst finite return, and counts them as failures."""
     finite = np.isfinite(outcome.returns)
     if finite.all():
         return outcome

@@ -1,54 +1,28 @@
 """Beer pong: a Barrett WAM throws a ball into a cup on a table."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array, BoolArray, IntArray
+from svsl.simulation import scenes
 from svsl.simulation.arm import JOINTS
 from svsl.simulation.primitives import throw_parameters, throw_steps
 from svsl.simulation.rollout import diverged, first_true, rising_edges
-from svsl.simulation.scenes import (
-    BALL_RADIUS,
-    BEER_PONG_START,
-    CUP_AXIS_OFFSET,
-    CUP_FLOOR,
-    CUP_INNER_RADIUS,
-    CUP_TOP,
-    beer_pong_model,
-)
 from svsl.simulation.wam import BEER_PONG_ARM
 from svsl.tasks.base import Outcome
 from svsl.tasks.presentation import Motion
-from svsl.tasks.simulated import SimulatedTask, distance_to_box, running_sum, scattered
+from svsl.tasks.simulated import BALL, BALL_VELOCITY, ArmPlan, ArmTask, running_sum
 
 FLIGHT_STEPS = 500
-DURATION_RANGE = (0.1, 1.3)
 _CUP_GOAL_Z = 0.950  # the opening; the bottom is at `CUP_FLOOR`
 _CHUNK = 50
 _PATH_STRIDE = 20  # a tenth of a second
 PATH_UNIT = 0.1  # metres: ball paths this far apart are clearly different
 _FAR_AWAY = (0.0, 0.0, 100.0)  # where the ball waits until it is released
 _CONTROL = mujoco.mjtState.mjSTATE_CTRL.value | mujoco.mjtState.mjSTATE_MOCAP_POS.value
-_BALL = slice(1 + JOINTS, 1 + JOINTS + 3)  # of a state: time, qpos (arm, ball), qvel (arm, ball)
-_BALL_VELOCITY = slice(1 + 2 * JOINTS + 3, None)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """A batch of n throws before the simulation; m of them are valid."""
-
-    returns: Array  # (n,), of those that are not valid
-    info: dict[str, NDArray[np.generic]]
-    rows: IntArray  # (m,), which are valid
-    position: Array  # (m, steps, joints), desired
-    velocity: Array  # (m, steps, joints), desired
-    steps: Array  # (m,), of each movement
 
 
 @dataclass(frozen=True)
@@ -59,12 +33,12 @@ class _Throws:
     sensors: Array  # (n, 500, ns)
     torque_cost: Array  # (n,), mean over the episode of the summed squared torques
     arm_states: Array  # (n, steps, state), valid until each release
-    arm_sensors: Array  # (n, steps, ns), likewise
+    arm_sensors: Array  # (n, steps, ns), valid until each release
     diverged: BoolArray  # (n,)
-    steps: Array  # (n,), of the whole episode
+    steps: IntArray  # (n,), of the whole episode
 
 
-class BeerPong(SimulatedTask):
+class BeerPong(ArmTask):
     """Throw a ball into a cup; the context is the position of the cup, the parameters are a throw and its duration.
 
     Parameters: 14 weights (two bases for each of seven joints, basis by basis, times sqrt(0.02)) and the duration in
@@ -92,90 +66,69 @@ class BeerPong(SimulatedTask):
     parameter_dim = 2 * JOINTS + 1
     initial_mean = np.array(2 * JOINTS * [0.0] + [0.5])
     initial_cov = np.diag(2 * [5 * v for v in (0.05, 1, 0.05, 1, 0.05, 1, 0.05)] + [0.25])
+    duration_range = (0.1, 1.3)
     penalty = -100.0
     figures = ("ball", "snapshots")
 
-    def __init__(self, velocity_share: float = 1.0, cup_radius: float = CUP_INNER_RADIUS) -> None:
-        if not BALL_RADIUS < cup_radius <= 2 * CUP_INNER_RADIUS:
-            raise SvslError(
-                f"cup_radius: expected more than the ball's {BALL_RADIUS} and at most {2 * CUP_INNER_RADIUS}, "
-                f"got {cup_radius}"
-            )
+    def __init__(self, velocity_share: float = 1.0, cup_radius: float = scenes.CUP_INNER_RADIUS) -> None:
+        ball, largest = scenes.BALL_RADIUS, 2 * scenes.CUP_INNER_RADIUS
+        if not ball < cup_radius <= largest:
+            expected = f"more than the ball's {ball} and at most {largest}"
+            raise SvslError(f"cup_radius: expected {expected}, got {cup_radius}")
         self.velocity_share, self.cup_radius = velocity_share, cup_radius
-        super().__init__(beer_pong_model(True, cup_radius), beer_pong_model(False, cup_radius), _CONTROL)
+        super().__init__(scenes.beer_pong_model(True, cup_radius), scenes.beer_pong_model(False, cup_radius), _CONTROL)
 
     def motion(self, context: Array, parameters: Array | None = None) -> Motion:
         """One throw, with the ball in the hand until its release; see `svsl.tasks.presentation.Showable`."""
         plan = None if parameters is None else self._plan(context[None], parameters[None])
         runs = plan is not None and len(plan.rows) == 1
         if plan is None or not runs:  # any valid throw from the start posture
-            still = np.array([*np.zeros(2 * JOINTS), DURATION_RANGE[0]])
+            still = np.array([*np.zeros(2 * JOINTS), self.duration_range[0]])
             plan = self._plan(self.context_low[None], still[None])
-        throws = self._simulate(context[None], plan.position, plan.velocity, plan.steps)
+        throws = self._simulate(context[None], plan)
         release = int(plan.steps[0])
         arm = throws.arm_states[0, :release].copy()
         # the sensors of a state come with the step after it
         held = throws.arm_sensors[0, 1 : release + 1]
-        arm[:, _BALL] = self.simulator.sensor(held, "release_pos")
-        arm[:, _BALL_VELOCITY] = self.simulator.sensor(held, "release_vel")
+        arm[:, BALL] = self.simulator.sensor(held, "release_pos")
+        arm[:, BALL_VELOCITY] = self.simulator.sensor(held, "release_vel")
         states = np.concatenate([arm, throws.flight[0]]) if runs else arm[:1]
-        cup = np.array([*(context + CUP_AXIS_OFFSET), 0.0])
+        cup = np.array([*(context + scenes.CUP_AXIS_OFFSET), 0.0])
         last_held = min(release, len(states)) - 1
         moments = {"release": last_held}
-        return Motion(self.dt_s, states, states[:, _BALL], cup[None], last_held, moments, decided_step=len(states))
+        return Motion(self.dt_s, states, states[:, BALL], cup[None], last_held, moments, decided_step=len(states))
 
-    def steps(self, parameters: Array) -> Array:
+    def steps(self, parameters: Array) -> IntArray:
         """Steps of each movement: `(n,)`."""
         return throw_steps(parameters[:, -1])
 
-    def _desired(self, parameters: Array, steps: Array) -> tuple[Array, Array]:
+    def _desired(self, parameters: Array, steps: IntArray) -> tuple[Array, Array]:
         position, velocity = throw_parameters(parameters, steps, int(steps.max(initial=2)) + 1, self.dt_s)
-        return position + BEER_PONG_START, velocity
+        return position + scenes.BEER_PONG_START, velocity
 
-    def _plan(self, contexts: Array, parameters: Array) -> _Plan:
-        """Scores the throws that are not valid and computes the desired paths of the others."""
-        count, duration = len(contexts), parameters[:, -1]
-        outside = distance_to_box(contexts, self.context_low, self.context_high)
-        excess = duration - np.clip(duration, *DURATION_RANGE)
-        bad_context, bad_duration = ~(outside <= 0), ~(excess == 0)  # also NaN
-        returns = np.where(bad_context, -30 - outside**2, -30 - 10 * excess**2)
-        movable = np.flatnonzero(~bad_context & ~bad_duration)
-        steps = self.steps(parameters[movable])
-        position, velocity = self._desired(parameters[movable], steps)
-        low, high = self.model.jnt_range[:JOINTS].T
-        fits = ((position > low) & (position < high)).all(axis=(1, 2))
-        rows = movable[fits]
-        bad_path = np.zeros(count, dtype=bool)
-        bad_path[movable[~fits]] = True
-        returns[bad_path] = -30.0
-        info = {
-            "simulated": np.isin(np.arange(count), rows),
-            "invalid_context": bad_context,
-            "invalid_duration": bad_duration & ~bad_context,
-            "invalid_path": bad_path,
-        }
-        return _Plan(returns, info, rows, position[fits], velocity[fits], steps[fits])
+    def _invalid_returns(self, bad_context: BoolArray, outside: Array, excess: Array) -> Array:
+        return np.where(bad_context, -30 - outside**2, -30 - 10 * excess**2)
+
+    def _path_returns(self, path: Array, steps: IntArray, low: Array, high: Array) -> Array:
+        return np.where(((path > low) & (path < high)).all(axis=(1, 2)), 0.0, -30.0)
 
     def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
         """Scores what is not valid and simulates the rest."""
         plan = self._plan(contexts, parameters)
-        returns, info, rows = plan.returns, plan.info, plan.rows
-        scores = self._score(contexts[rows], self._simulate(contexts[rows], plan.position, plan.velocity, plan.steps))
-        returns[rows] = scores.pop("returns")
-        for name, values in scores.items():
-            info[name] = scattered(values, rows, len(contexts))
-        return Outcome(returns, info["in_cup"].astype(bool), info)
+        cups = contexts[plan.rows]
+        return plan.completed(self._score(cups, self._simulate(cups, plan)))
 
-    def _simulate(self, contexts: Array, position: Array, velocity: Array, steps: Array) -> _Throws:
+    def _simulate(self, contexts: Array, plan: ArmPlan) -> _Throws:
         """Moves the arm to its release, puts the ball there, and lets it fly."""
         gain = self.velocity_share * np.array(BEER_PONG_ARM.kv) / np.array(BEER_PONG_ARM.kp)
+        (position, velocity), steps = plan.movement, plan.steps
         count, length = position.shape[:2]
         control = np.empty((count, length, JOINTS + 3))
         control[..., :JOINTS] = position + gain * velocity
-        control[..., JOINTS:-1] = (contexts + CUP_AXIS_OFFSET)[:, None]
+        control[..., JOINTS:-1] = (contexts + scenes.CUP_AXIS_OFFSET)[:, None]
         control[..., -1] = 0.0
         start = np.zeros((count, self.simulator.state_size))
-        start[:, 1 : 1 + JOINTS], start[:, _BALL] = BEER_PONG_START, _FAR_AWAY
+        start[:, 1 : 1 + JOINTS], start[:, BALL] = scenes.BEER_PONG_START, _FAR_AWAY
         arm = np.zeros((count, length, self.simulator.state_size))
         sensors = np.zeros((count, length, self.model.nsensordata))
         state = start
@@ -186,8 +139,8 @@ class BeerPong(SimulatedTask):
             state = arm[:, min(begin + _CHUNK, length) - 1]
         every = np.arange(count)
         released = arm[every, steps - 1].copy()
-        released[:, _BALL] = self.simulator.sensor(sensors[every, steps], "release_pos")
-        released[:, _BALL_VELOCITY] = self.simulator.sensor(sensors[every, steps], "release_vel")
+        released[:, BALL] = self.simulator.sensor(sensors[every, steps], "release_pos")
+        released[:, BALL_VELOCITY] = self.simulator.sensor(sensors[every, steps], "release_vel")
         hold = np.repeat(control[:, -1:], FLIGHT_STEPS, axis=1)
         flight, flight_sensors = self.simulator.run(released, hold)
         moving = np.arange(length) < steps[:, None]
@@ -202,21 +155,19 @@ class BeerPong(SimulatedTask):
         torque = sensors[..., first : first + JOINTS]
         return np.einsum("ntj,ntj->nt", torque, torque)
 
-    def _score(self, contexts: Array, throws: _Throws) -> dict[str, Array]:
-        """Returns and diagnostics of simulated throws, by name."""
-        axis = contexts + CUP_AXIS_OFFSET
-        ball, final = throws.flight[:, :, _BALL], throws.flight[:, -1, _BALL]
-        top, bottom = (np.column_stack([axis, np.full(len(axis), z)]) for z in (_CUP_GOAL_Z, CUP_FLOOR))
+    def _score(self, contexts: Array, throws: _Throws) -> Outcome:
+        axis = contexts + scenes.CUP_AXIS_OFFSET
+        ball, final = throws.flight[:, :, BALL], throws.flight[:, -1, BALL]
+        top, bottom = (np.column_stack([axis, np.full(len(axis), z)]) for z in (_CUP_GOAL_Z, scenes.CUP_FLOOR))
         held = self.simulator.sensor(throws.arm_sensors, "release_pos")
         moving = np.arange(held.shape[1]) <= (throws.steps - FLIGHT_STEPS)[:, None]
         held_sq = np.where(moving, ((held - top[:, None]) ** 2).sum(axis=2), np.inf).min(axis=1)
         gap = ball - top[:, None]
         least_sq = np.minimum(held_sq, np.einsum("nti,nti->nt", gap, gap).min(axis=1))
         final_sq = ((final - bottom) ** 2).sum(axis=1)
-        touch = {
-            name: self.simulator.sensor(throws.sensors, f"ball_{name}") > 0 for name in ("table", "wall", "cup_bottom")
-        }
-        in_cup = touch["cup_bottom"].any(axis=1) & (final[:, 2] < CUP_TOP)
+        names = ("table", "wall", "cup_bottom")
+        touch = {name: self.simulator.sensor(throws.sensors, f"ball_{name}") > 0 for name in names}
+        in_cup = touch["cup_bottom"].any(axis=1) & (final[:, 2] < scenes.CUP_TOP)
         in_cup &= ((final[:, :2] - axis) ** 2).sum(axis=1) < self.cup_radius**2
         missed = -2.0 - 2.0 * ~touch["table"].any(axis=1) - least_sq - 0.5 * final_sq - 1e-4 * throws.torque_cost
         returns = np.where(in_cup, -final_sq - 1.5e-4 * throws.torque_cost, missed)
@@ -224,13 +175,11 @@ class BeerPong(SimulatedTask):
         before = np.arange(FLIGHT_STEPS) < arrival[:, None]
         bounces = {name: rising_edges(touch[name]) & before for name in ("table", "wall")}
         in_cup &= ~throws.diverged
-        return {
-            "returns": np.where(throws.diverged, self.penalty, returns),
+        modes = [_mode(*pair) for pair in zip(bounces["table"], bounces["wall"], strict=True)]
+        info = {
             "in_cup": in_cup,
             "diverged": throws.diverged,
-            "mode": np.array(
-                [_mode(t, w) for t, w in zip(bounces["table"], bounces["wall"], strict=True)], dtype="U24"
-            ),
+            "mode": np.array(modes, dtype="U24"),
             "table_bounces": bounces["table"].sum(axis=1),
             "wall_bounces": bounces["wall"].sum(axis=1),
             "arm_hits_table": (self.simulator.sensor(throws.sensors, "arm_table") > 0).any(axis=1),
@@ -239,6 +188,7 @@ class BeerPong(SimulatedTask):
             "steps": throws.steps,
             "path": ball[:, ::_PATH_STRIDE].reshape(len(ball), 3 * FLIGHT_STEPS // _PATH_STRIDE) / PATH_UNIT,
         }
+        return Outcome(np.where(throws.diverged, self.penalty, returns), in_cup, info)
 
 
 def _mode(table: BoolArray, wall: BoolArray) -> str:

@@ -1,9 +1,7 @@
 """Gymnasium environments as tasks, in the black-box convention: one action is a skill, one step is an episode."""
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,34 +12,25 @@ from numpy.typing import ArrayLike, NDArray
 from svsl.backends.process_pool import ProcessPool, available_cores
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array
-from svsl.tasks.base import Outcome
+from svsl.tasks.base import Outcome, vector_of
 
 Environment = str | Callable[[], gymnasium.Env[Any, Any]]
 EnvOptions = dict[str, bool | int | float | str]
 ContextSetter = str | Callable[[Any, Array], ArrayLike | None]
 Episode = tuple[Array, Array, int]  # context, parameters, seed
+Corner = Sequence[float] | None  # of the context box; None: that of the observation space
 Info = dict[str, Any]
 EpisodeResult = tuple[float, bool | None, Info]  # return, success if the environment reports it, diagnostics
-
-_NUMERIC_KINDS = "biuf"
 
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """How to create an environment and set its context; sent to worker processes.
-
-    Attributes:
-        env: A Gymnasium environment ID (`module:ID` imports the module first), or a function that creates the
-            environment.
-        options: Keyword arguments of the environment.
-        context_setter: See `GymnasiumTask`.
-        context_indices: Indices of the context in the first observation; None if it is the whole observation.
-    """
+    """How to create an environment and set its context (see `GymnasiumTask`); sent to worker processes."""
 
     env: Environment
     options: Mapping[str, object] = field(default_factory=dict)
     context_setter: ContextSetter | None = None
-    context_indices: tuple[int, ...] | None = None
+    context_indices: tuple[int, ...] | None = None  # None: the context is the whole observation
 
     @property
     def name(self) -> str:
@@ -49,11 +38,7 @@ class EnvironmentSpec:
         return f"environment {self.env if isinstance(self.env, str) else getattr(self.env, '__name__', self.env)!r}"
 
     def make(self) -> gymnasium.Env[Any, Any]:
-        """Creates the environment.
-
-        Raises:
-            SvslError: If the environment does not exist or cannot be created.
-        """
+        """Creates the environment."""
         if not isinstance(self.env, str):
             return self.env(**self.options)
         try:
@@ -77,11 +62,7 @@ class EpisodeRunner:
         self.spec, self.env = spec, spec.make()
 
     def start(self, context: Array, seed: int) -> Array:
-        """Resets the environment to a context and returns the first observation.
-
-        Raises:
-            SvslError: If the environment ignores the context.
-        """
+        """Resets the environment to a context and returns the first observation."""
         setter = self.spec.context_setter
         options = {"context": context.copy()} if setter is None else None
         observation = np.asarray(self.env.reset(seed=seed, options=options)[0], dtype=np.float64).ravel()
@@ -130,7 +111,7 @@ def episode_result(total: float, info: Info) -> EpisodeResult:
         if name in ("success", "is_success"):
             continue
         array = np.asarray(value) if np.isscalar(value) or isinstance(value, np.ndarray) else None
-        if array is not None and ((array.ndim == 0 and array.dtype.kind in _NUMERIC_KINDS) or name in ("mode", "path")):
+        if array is not None and ((array.ndim == 0 and array.dtype.kind in "biuf") or name in ("mode", "path")):
             diagnostics[name] = array if array.ndim else array.item()
     return total, None if success is None else bool(success), diagnostics
 
@@ -142,18 +123,13 @@ class EnvironmentTask:
     """
 
     def __init__(
-        self,
-        spec: EnvironmentSpec,
-        context_low: Sequence[float] | None,
-        context_high: Sequence[float] | None,
-        outside_penalty: float,
-        success_return: float | None,
+        self, spec: EnvironmentSpec, corners: Sequence[Corner], outside_penalty: float, success_return: float | None
     ) -> None:
         runner = EpisodeRunner(spec)
         env = runner.env
         self.spec, self.outside_penalty, self.success_return = spec, outside_penalty, success_return
         self.action_low, self.action_high = action_box(spec, env.action_space)
-        self.context_low, self.context_high = context_box(spec, env.observation_space, context_low, context_high)
+        self.context_low, self.context_high = context_box(spec, env.observation_space, *corners)
         self.parameter_low: Array = np.array(-np.inf)
         self.parameter_high: Array = np.array(np.inf)
         self._env_defaults = {n: getattr(env.unwrapped, n, None) for n in ("initial_mean", "initial_cov", "dt")}
@@ -246,7 +222,7 @@ class GymnasiumTask(EnvironmentTask):
         outside_penalty: float = 10.0,
     ) -> None:
         spec = EnvironmentSpec(env, env_options or {}, context_setter)
-        super().__init__(spec, context_low, context_high, outside_penalty, success_return)
+        super().__init__(spec, (context_low, context_high), outside_penalty, success_return)
         self._create_pool(functools.partial(EpisodeRunner, spec))
         self.parameter_dim = len(self.action_low)
         self.parameter_low, self.parameter_high = self.action_low, self.action_high
@@ -263,21 +239,16 @@ class GymnasiumTask(EnvironmentTask):
             )
         if mean is None:
             mean = 0.5 * (self.action_low + self.action_high) if env_mean is None else env_mean
-        centre = to_vector(self.spec, "initial_mean", np.asarray(mean), self.parameter_dim)
+        centre = vector_of(f"{self.spec.name}: initial_mean", mean, self.parameter_dim)
         if std is None and env_cov is not None:
             return centre, np.asarray(env_cov, dtype=np.float64)
         width = 0.25 * (self.action_high - self.action_low) if std is None else std
-        return centre, np.diag(to_vector(self.spec, "initial_std", width, self.parameter_dim, positive=True) ** 2)
+        width = vector_of(f"{self.spec.name}: initial_std", width, self.parameter_dim, positive=True)
+        return centre, np.diag(width**2)
 
 
-def context_box(
-    spec: EnvironmentSpec, space: gymnasium.Space[Any], low: Sequence[float] | None, high: Sequence[float] | None
-) -> tuple[Array, Array]:
-    """Returns the lower and upper corners of the context box.
-
-    Raises:
-        SvslError: If the observation space is not a bounded box and no corners are given.
-    """
+def context_box(spec: EnvironmentSpec, space: gymnasium.Space[Any], low: Corner, high: Corner) -> tuple[Array, Array]:
+    """Returns the lower and upper corners of the context box: the given ones, or those of the observation space."""
     if not isinstance(space, gymnasium.spaces.Box):
         raise SvslError(f"{spec.name}: expected a Box as observation space, got {space}")
     size = int(np.prod(space.shape))
@@ -285,7 +256,7 @@ def context_box(
         raise SvslError(f"{spec.name}: context_indices {spec.context_indices} are out of range for {size} observations")
     dim = len(spec.context_of(space.low))
     corners = [
-        to_vector(spec, name, spec.context_of(bound) if given is None else given, dim)
+        vector_of(f"{spec.name}: {name}", spec.context_of(bound) if given is None else given, dim)
         for name, bound, given in (("context_low", space.low, low), ("context_high", space.high, high))
     ]
     # some spaces use the largest single-precision number for "no bound"
@@ -298,32 +269,13 @@ def context_box(
 
 
 def action_box(spec: EnvironmentSpec, space: gymnasium.Space[Any]) -> tuple[Array, Array]:
-    """Returns the lower and upper corners of the action space, possibly infinite.
-
-    Raises:
-        SvslError: If actions are not vectors of real numbers.
-    """
+    """Returns the lower and upper corners of the action space, possibly infinite."""
     if not isinstance(space, gymnasium.spaces.Box) or np.dtype(space.dtype).kind != "f":
         raise SvslError(
             f"{spec.name}: expected an action space Box(low, high, dtype=float), because parameters are real "
             f"numbers, got {space}; convert it, for instance with a gymnasium.ActionWrapper"
         )
     return space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
-
-
-def to_vector(spec: EnvironmentSpec, name: str, values: ArrayLike, dim: int, positive: bool = False) -> Array:
-    """Returns a vector of `dim` numbers, given all of them or one for all.
-
-    Raises:
-        SvslError: If the number of values is wrong, or one is not positive although it must be.
-    """
-    vector = np.atleast_1d(np.asarray(values, dtype=np.float64))
-    if vector.shape == (1,):
-        vector = np.repeat(vector, dim)
-    if vector.shape != (dim,) or (positive and not (vector > 0).all()):
-        kind = "positive numbers" if positive else "numbers"
-        raise SvslError(f"{spec.name}: {name}: expected {dim} {kind} or one for all, got {vector.tolist()}")
-    return vector
 
 
 def _clip_to_box(points: Array, low: Array, high: Array) -> tuple[Array, Array]:
@@ -348,9 +300,5 @@ def stack_diagnostics(infos: Sequence[Info]) -> dict[str, NDArray[np.generic]]:
 
 def describe_episode(episode: Episode) -> str:
     """Describes an episode for error messages."""
-    context, parameters, seed = episode
-    return f"context {_numbers(context)}, parameters {_numbers(parameters)}, seed {seed}"
-
-
-def _numbers(values: Iterable[float]) -> str:
-    return "[" + ", ".join(f"{value:.6g}" for value in values) + "]"
+    context, parameters = (", ".join(f"{value:.6g}" for value in vector) for vector in episode[:2])
+    return f"context [{context}], parameters [{parameters}], seed {episode[2]}"

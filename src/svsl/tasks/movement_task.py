@@ -1,7 +1,5 @@
 """Step-based Gymnasium environments as tasks: the parameters are a movement that is tracked step by step."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from numpy.typing import ArrayLike
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array
 from svsl.simulation.primitives import throw
+from svsl.tasks.base import vector_of
 from svsl.tasks.gymnasium_task import (
     ContextSetter,
     Environment,
@@ -24,7 +23,6 @@ from svsl.tasks.gymnasium_task import (
     EpisodeResult,
     EpisodeRunner,
     episode_result,
-    to_vector,
 )
 
 JointSource = Sequence[int] | str | Callable[[Any], ArrayLike]
@@ -152,7 +150,7 @@ class MovementPrimitiveTask(EnvironmentTask):
         outside_penalty: float = 10.0,
     ) -> None:
         spec = EnvironmentSpec(env, env_options or {}, context_setter, tuple(context_indices))
-        super().__init__(spec, context_low, context_high, outside_penalty, success_return)
+        super().__init__(spec, (context_low, context_high), outside_penalty, success_return)
         if control not in ("torque", "position") or (control == "torque" and joint_velocities is None):
             raise SvslError(
                 f"{spec.name}: expected control='position', or control='torque' and joint_velocities, got {control!r}"
@@ -162,21 +160,15 @@ class MovementPrimitiveTask(EnvironmentTask):
             raise SvslError(
                 f"{spec.name}: expected dt_s > 0 (or an attribute dt) and bases >= 1, got {dt_s} and {bases}"
             )
-        moving_steps = max(2, round(duration_s / dt_s))
-        joints = len(self.action_low)
+        joints, moving_steps = len(self.action_low), max(2, round(duration_s / dt_s))
+        steps = moving_steps + moving_steps // 2 if steps is None else steps
+        p_gains = vector_of(f"{spec.name}: p_gain", p_gain, joints)
+        d_gains = vector_of(f"{spec.name}: d_gain", d_gain, joints)
         tracking = _Tracking(
-            control=control,
-            positions=joint_positions,
-            velocities=joint_velocities,
-            p_gain=to_vector(spec, "p_gain", p_gain, joints),
-            d_gain=to_vector(spec, "d_gain", d_gain, joints),
-            bases=bases,
-            moving_steps=moving_steps,
-            steps=moving_steps + moving_steps // 2 if steps is None else steps,
-            dt_s=dt_s,
+            control, joint_positions, joint_velocities, p_gains, d_gains, bases, moving_steps, steps, dt_s
         )
         self._create_pool(functools.partial(_MovementRunner, spec, tracking))
         self.parameter_dim = joints * bases
         self.initial_mean = np.zeros(self.parameter_dim)
-        std = to_vector(spec, "initial_std", initial_std, joints, positive=True)
+        std = vector_of(f"{spec.name}: initial_std", initial_std, joints, positive=True)
         self.initial_cov = np.diag(np.repeat(std, bases) ** 2)

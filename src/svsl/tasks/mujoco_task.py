@@ -1,7 +1,5 @@
 """A task from your own MuJoCo model: one class to subclass."""
 
-from __future__ import annotations
-
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,16 +9,15 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array
 from svsl.simulation.primitives import throw
 from svsl.simulation.rollout import Simulator, diverged
 from svsl.simulation.servos import add_servo, compile_model, read_model
-from svsl.tasks.base import Outcome
+from svsl.tasks.base import Outcome, vector_of
 from svsl.tasks.presentation import Motion
-from svsl.tasks.simulated import SimulatedTask, distance_to_box, scattered
+from svsl.tasks.simulated import Plan, SimulatedTask, distance_to_box
 
 _STATE = mujoco.mjtState
 _FULL = _STATE.mjSTATE_FULLPHYSICS.value
@@ -57,7 +54,7 @@ class Rollout:
     """The simulation of n episodes, at the start (0) and after each step; all arrays share these times.
 
     Attributes:
-        simulator: Knows the model and its sensors.
+        simulator: The simulator, with the model and its sensors.
         time_s: `(steps + 1,)`.
         qpos: `(n, steps + 1, nq)`.
         qvel: `(n, steps + 1, nv)`.
@@ -106,15 +103,12 @@ class MujocoTask(SimulatedTask):
         bases: Number of weights for each joint.
         initial_std: Initial standard deviation of the weights around no movement, one for each joint or one for all.
         kp: Stiffness of added servos, one for each joint or one for all.
-        kv: Their damping, likewise; default critical for the joint's own inertia.
-        tracked: The body whose path is shown; default the model's last body that moves.
+        kv: Their damping, in the same form (default: critical for the joint's own inertia).
+        tracked: The body whose path is shown (default: the model's last body that moves).
 
     Raises:
-        SvslError: If the model cannot be compiled or has no such joint.
+        SvslError: If the model cannot be compiled or a joint does not exist.
     """
-
-    context_low: Array
-    context_high: Array
 
     def __init__(
         self,
@@ -132,8 +126,8 @@ class MujocoTask(SimulatedTask):
     ) -> None:
         self.joints, self.penalty, self.bases = tuple(joints), penalty, bases
         count = len(self.joints)
-        stiffness = _each("kp", kp, count)
-        damping = [None] * count if kv is None else _each("kv", kv, count)
+        stiffness = vector_of("kp of the joints", kp, count, positive=True)
+        damping = [None] * count if kv is None else vector_of("kv of the joints", kv, count, positive=True)
         module = sys.modules[type(self).__module__]
         spec = read_model(model, Path(getattr(module, "__file__", None) or "").parent)
         servos = [add_servo(spec, *each) for each in zip(self.joints, stiffness, damping, strict=True)]
@@ -151,7 +145,8 @@ class MujocoTask(SimulatedTask):
         self.tracked = int(moving[-1]) if tracked is None else _named(compiled.body, tracked).id
         self.parameter_dim = count * bases
         self.initial_mean = np.zeros(self.parameter_dim)
-        self.initial_cov = np.diag(np.repeat(_each("initial_std", initial_std, count), bases) ** 2)
+        std = vector_of("initial_std of the joints", initial_std, count, positive=True)
+        self.initial_cov = np.diag(np.repeat(std, bases) ** 2)
 
     @abstractmethod
     def place(self, contexts: Array, scene: Scene) -> None:
@@ -171,25 +166,17 @@ class MujocoTask(SimulatedTask):
     def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
         """Scores contexts outside the box and simulates the rest."""
         outside = distance_to_box(contexts, self.context_low, self.context_high)
-        returns, success = self.penalty - outside**2, np.zeros(len(contexts), dtype=bool)
-        run = np.flatnonzero((outside <= 0) & np.isfinite(parameters).all(axis=1))
-        returns[np.isnan(returns)] = self.penalty
-        info: dict[str, NDArray[np.generic]] = {
-            "simulated": np.isin(np.arange(len(contexts)), run),
-            "invalid_context": ~(outside <= 0),
-            "diverged": np.zeros(len(contexts), dtype=bool),
-        }
-        if not len(run):
-            return Outcome(returns, success, info)
-        states, rollout = self.simulate(contexts[run], parameters[run])
-        failed = diverged(states[:, -1], np.full(len(run), self._data.time + (self.steps + 1) * self.dt_s), self.dt_s)
-        outcome = self.score(contexts[run], parameters[run], rollout)
-        returns[run] = np.where(failed, self.penalty, outcome.returns)
-        success[run] = outcome.success & ~failed
-        info["diverged"][run] = failed
-        for name, values in outcome.info.items():
-            info[name] = scattered(values, run, len(contexts))
-        return Outcome(returns, success, info)
+        returns = np.where(np.isnan(outside), self.penalty, self.penalty - outside**2)
+        rows = np.flatnonzero((outside <= 0) & np.isfinite(parameters).all(axis=1))
+        plan = Plan(returns, rows, {"invalid_context": ~(outside <= 0)})
+        if not len(rows):  # `score` is never called with an empty batch
+            return plan.completed(Outcome(np.empty(0), np.empty(0, bool), {"diverged": np.empty(0, bool)}))
+        states, rollout = self.simulate(contexts[rows], parameters[rows])
+        end_s = np.full(len(rows), self._data.time + (self.steps + 1) * self.dt_s)
+        failed = diverged(states[:, -1], end_s, self.dt_s)
+        outcome = self.score(contexts[rows], parameters[rows], rollout)
+        returns, success = np.where(failed, self.penalty, outcome.returns), outcome.success & ~failed
+        return plan.completed(Outcome(returns, success, {"diverged": failed, **outcome.info}))
 
     def simulate(self, contexts: Array, parameters: Array) -> tuple[Array, Rollout]:
         """Runs episodes; returns MuJoCo's states after each step `(n, steps + 1, size)`, one beyond the rollout's."""
@@ -240,7 +227,7 @@ class MujocoTask(SimulatedTask):
 
 
 def _first_data(model: mujoco.MjModel) -> mujoco.MjData:
-    """The first keyframe, or the zero posture."""
+    """Returns the first keyframe, or the zero posture."""
     data = mujoco.MjData(model)
     if model.nkey:
         mujoco.mj_resetDataKeyframe(model, data, 0)
@@ -248,11 +235,7 @@ def _first_data(model: mujoco.MjModel) -> mujoco.MjData:
 
 
 def _named(find: Callable[[str], Any], name: str) -> Any:
-    """An element of a model by name.
-
-    Raises:
-        SvslError: If there is none.
-    """
+    """Returns an element of a model by name."""
     try:
         return find(name)
     except KeyError as error:
@@ -260,23 +243,7 @@ def _named(find: Callable[[str], Any], name: str) -> Any:
 
 
 def _entries(model: mujoco.MjModel, joint: str) -> slice:
-    """The entries of qpos that hold a joint's positions.
-
-    Raises:
-        SvslError: If the model has no such joint.
-    """
+    """Returns the entries of qpos that hold a joint's positions."""
     element = _named(model.joint, joint)
     first = int(element.qposadr[0])
     return slice(first, first + len(element.qpos0))
-
-
-def _each(name: str, values: float | Sequence[float], count: int) -> Array:
-    """One number for each joint.
-
-    Raises:
-        SvslError: If their number does not match the joints, or some are not positive.
-    """
-    vector = np.asarray(values, dtype=np.float64)
-    if vector.shape not in ((), (count,)) or not (vector > 0).all():
-        raise SvslError(f"{name}: expected {count} positive numbers, one for each joint, or one for all, got {values}")
-    return np.array(np.broadcast_to(vector, (count,)))

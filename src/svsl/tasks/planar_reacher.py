@@ -1,7 +1,5 @@
 """The 10-link planar reacher of the paper's ablation: reach a point behind obstacles."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,10 +1,8 @@
 """How a task is shown: a motion over time and the scene it plays in. All of it is optional, and none of it draws."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -21,34 +19,24 @@ _REST_DISTANCE = 0.01
 
 @dataclass(frozen=True)
 class MujocoScene:
-    """A MuJoCo model; poses are its states `(steps, size)`: time, qpos and qvel.
+    """A MuJoCo model with all that is visible; poses are its states `(steps, size)`: time, qpos and qvel.
 
-    Attributes:
-        model: The model with all that is visible. Pictures are taken from its camera `scene`, if it has one.
+    Pictures are taken from its camera `scene`, if it has one.
     """
 
-    model: mujoco.MjModel
+    model: "mujoco.MjModel"
 
 
 @dataclass(frozen=True)
 class PlanarScene:
-    """A chain of points among boxes in the plane; poses are its points `(steps, points, 2)`.
+    """A chain of points among boxes in the plane; poses are its points `(steps, points, 2)`."""
 
-    Attributes:
-        obstacles: `(b, 4)`, the x range and the y range of each box.
-        low: `(2,)`, lower corner of the goals' box.
-        high: `(2,)`, its upper corner.
-        x_range: What a figure of postures shows.
-        y_range: What all pictures show.
-        motion_x_range: What pictures of a motion show.
-    """
-
-    obstacles: Array
-    low: Array
-    high: Array
-    x_range: tuple[float, float]
-    y_range: tuple[float, float]
-    motion_x_range: tuple[float, float]
+    obstacles: Array  # (b, 4), the x range and the y range of each box
+    low: Array  # (2,), lower corner of the goals' box
+    high: Array  # (2,), its upper corner
+    x_range: tuple[float, float]  # of a figure of postures
+    y_range: tuple[float, float]  # of all pictures
+    motion_x_range: tuple[float, float]  # of pictures of a motion
 
 
 Scene = MujocoScene | PlanarScene
@@ -56,25 +44,16 @@ Scene = MujocoScene | PlanarScene
 
 @dataclass(frozen=True)
 class Motion:
-    """An episode over time.
+    """An episode over time."""
 
-    Attributes:
-        dt_s: Time between poses.
-        poses: `(steps, ...)`, what the scene shows at each step.
-        trail: `(steps, 3)`, path of what the task is about: a ball, the tip of an arm.
-        markers: `(m, 3)`, what the context places: the mocap bodies of a MuJoCo scene, the goals of a planar one.
-        trail_start: Step from which the trail is drawn.
-        moments: Steps at which something happens, such as `release` or `hit`. Snapshots are taken around the first.
-        decided_step: Step from which on the outcome cannot change; players stop soon after it.
-    """
-
-    dt_s: float
-    poses: Array
-    trail: Array
-    markers: Array
-    trail_start: int = 0
+    dt_s: float  # time between poses
+    poses: Array  # (steps, ...), what the scene shows at each step
+    trail: Array  # (steps, 3), path of what the task is about: a ball, the tip of an arm
+    markers: Array  # (m, 3), what the context places: the mocap bodies of a MuJoCo scene, the goals of a planar one
+    trail_start: int = 0  # step from which the trail is drawn
+    # steps at which something happens, such as `release` or `hit`; snapshots are taken around the first
     moments: Mapping[str, int] = field(default_factory=dict)
-    decided_step: int | None = None
+    decided_step: int | None = None  # step from which on the outcome cannot change; players stop soon after it
 
     @property
     def duration_s(self) -> float:
@@ -82,11 +61,11 @@ class Motion:
         return self.dt_s * (len(self.poses) - 1)
 
     def step_at(self, time_s: float) -> int:
-        """The step at a time, limited to the first and the last one."""
+        """Returns the step at a time, limited to the first and the last one."""
         return int(np.clip(round(time_s / self.dt_s), 0, len(self.poses) - 1))
 
-    def trimmed(self) -> Motion:
-        """The motion until shortly after its trail has come to rest or the episode is decided."""
+    def trimmed(self) -> Self:
+        """Returns the motion until shortly after its trail has come to rest or the episode is decided."""
         if self.decided_step is None:
             return self
         away = np.flatnonzero(np.linalg.norm(self.trail - self.trail[-1], axis=1) > _REST_DISTANCE)
@@ -114,11 +93,7 @@ class Showable(Protocol):
 
 
 def showable(task: Task) -> Showable:
-    """The task as one that can be shown.
-
-    Raises:
-        SvslError: If it cannot.
-    """
+    """Returns the task as one that can be shown, or raises an `SvslError`."""
     if not isinstance(task, Showable):
         raise SvslError(
             f"a {type(task).__name__} has no motion to show; give it a `scene` and a method `motion`, "

@@ -1,13 +1,10 @@
 """The 5-link reacher of the paper's comparison with step-based learning, as skills and step by step."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 import mujoco
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array, BoolArray, IntArray
@@ -16,7 +13,7 @@ from svsl.simulation.reacher import KD, KP, LINKS, REACH, START, arm_points, rea
 from svsl.simulation.rollout import Simulator, diverged
 from svsl.tasks.base import Outcome
 from svsl.tasks.presentation import Motion
-from svsl.tasks.simulated import SimulatedTask, running_sum, scattered
+from svsl.tasks.simulated import Plan, SimulatedTask, running_sum
 
 Reward = Literal["dense", "last10", "last2"]
 STEPS = 200
@@ -75,42 +72,31 @@ class Reacher5(SimulatedTask):
         goal = np.array([*context, self.model.body("goal").pos[2]])
         return Motion(self.dt_s, states[0], tip, goal[None], decided_step=STEPS)
 
-    def step_form(self, count: int, workers: int | None = None) -> ReacherArms:
+    def step_form(self, count: int, workers: int | None = None) -> "ReacherArms":
         """The same arm controlled step by step, `count` of them together."""
         return ReacherArms(self.reward, count, workers)
 
     def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
         """Simulates every episode, also those with a goal outside the half disc."""
-        count, outside = len(contexts), distance_to_half_disc(contexts)
-        run = np.flatnonzero(np.isfinite(outside) & np.isfinite(parameters).all(axis=1))
-        states, actions = self._simulate(parameters[run])
-        scores = self._score(contexts[run], states, actions)
-        returns = np.full(count, np.nan)
-        returns[run] = scores.pop("returns") - self.context_factor * outside[run] ** 2
-        info: dict[str, NDArray[np.generic]] = {
-            "simulated": np.isin(np.arange(count), run),
-            "invalid_context": ~(outside <= 0),
-        }
-        for name, values in scores.items():
-            info[name] = scattered(values, run, count)
-        with np.errstate(invalid="ignore"):
-            close = np.asarray(info["distance"]) <= SUCCESS_DISTANCE
-        return Outcome(returns, close & (outside <= 0) & ~info["diverged"].astype(bool), info)
+        outside = distance_to_half_disc(contexts)
+        rows = np.flatnonzero(np.isfinite(outside) & np.isfinite(parameters).all(axis=1))
+        plan = Plan(np.full(len(contexts), np.nan), rows, {"invalid_context": ~(outside <= 0)})
+        return plan.completed(self._score(contexts[rows], outside[rows], *self._simulate(parameters[rows])))
 
     def _simulate(self, parameters: Array) -> tuple[Array, Array]:
         """States after each step and the actions of each step."""
         position, velocity = reach(parameters.reshape(-1, LINKS, BASES), STEPS, self.dt_s)
         return self.simulator.run(start_states(len(parameters)), position + START + (KD / KP) * velocity)
 
-    def _score(self, contexts: Array, states: Array, actions: Array) -> dict[str, Array]:
-        """Returns and diagnostics of simulated movements, by name."""
+    def _score(self, contexts: Array, outside: Array, states: Array, actions: Array) -> Outcome:
         joints, velocities = states[..., _JOINTS], states[..., _VELOCITIES]
         distance = goal_distance(tip_position(joints), contexts[:, None])
         rewards = step_rewards(self.reward, np.arange(STEPS), distance, actions, velocities)
         failed = diverged(states[:, -1], np.full(len(states), STEPS * self.dt_s), self.dt_s)
         path = arm_points(joints[:, STEPS // 10 - 1 :: STEPS // 10])[:, :, 1:]
-        return {
-            "returns": np.where(failed, self.penalty, running_sum(rewards)),
+        returns = np.where(failed, self.penalty, running_sum(rewards)) - self.context_factor * outside**2
+        success = (distance[:, -1] <= SUCCESS_DISTANCE) & (outside <= 0) & ~failed
+        info = {
             "distance": distance[:, -1],
             "effort": running_sum(sum_squares(actions)),
             "final_speed": np.sqrt(sum_squares(velocities[:, -1])),
@@ -119,18 +105,15 @@ class Reacher5(SimulatedTask):
             "mode": np.where(joints[:, -1, 0] < START[0], "clockwise", "counterclockwise"),
             "path": path.reshape(len(path), path[0].size if len(path) else 100) / PATH_UNIT,
         }
+        return Outcome(returns, success, info)
 
 
 class ReacherArms:
-    """The step-based form: several arms that are stepped together by torques, each in its own episode.
+    """The step-based form (`svsl.tasks.steps.StepForm`): `count` arms that are stepped together by torques.
 
     An observation holds cosines and sines of the joint angles, the goal, the joint velocities, the vector from the goal
-    to the tip, and for the two sparse rewards the number of steps so far.
-
-    Args:
-        reward: See `Reacher5`.
-        count: Number of arms.
-        workers: Threads of the simulation; all cores by default.
+    to the tip, and for the two sparse rewards the number of steps so far. Actions are clipped to -1 to 1; NaN counts
+    as 0. An episode is over after 200 steps, or when the simulation diverges.
     """
 
     def __init__(self, reward: Reward, count: int, workers: int | None = None) -> None:
@@ -149,7 +132,7 @@ class ReacherArms:
         self.states[rows] = start_states(len(goals))
 
     def observe(self) -> Array:
-        """What each arm's controller sees: `(n, 19)`, or `(n, 20)` with the time step."""
+        """Returns the observations `(n, 19)`, or `(n, 20)` with the time step."""
         joints, velocities = self.states[:, _JOINTS], self.states[:, _VELOCITIES]
         parts = [np.cos(joints), np.sin(joints), self.goals, velocities, tip_position(joints) - self.goals]
         if self.sees_time:
@@ -157,14 +140,7 @@ class ReacherArms:
         return np.concatenate(parts, axis=1)
 
     def step(self, actions: Array) -> tuple[Array, BoolArray]:
-        """Steps every arm once.
-
-        Args:
-            actions: `(n, 5)`; clipped to -1 to 1, NaN counts as 0.
-
-        Returns:
-            The rewards `(n,)`, and which episodes are over `(n,)`: after 200 steps, or when the simulation diverges.
-        """
+        """Steps every arm by one of `actions (n, 5)`; returns the rewards and which episodes are over."""
         applied = np.clip(np.nan_to_num(np.asarray(actions, dtype=np.float64)), -1.0, 1.0)
         before = self.states[:, 0]
         states, _ = self.simulator.run(self.states, applied[:, None])
@@ -176,7 +152,7 @@ class ReacherArms:
         return np.where(failed, -1.0, rewards), failed | (self.time >= STEPS)
 
     def distance(self) -> Array:
-        """Distance of each tip to its goal: `(n,)`."""
+        """Returns the distance of each tip to its goal: `(n,)`."""
         return goal_distance(tip_position(self.states[:, _JOINTS]), self.goals)
 
     def success(self) -> BoolArray:
@@ -185,11 +161,7 @@ class ReacherArms:
 
 
 def check_reward(reward: Reward) -> Reward:
-    """The name of a reward.
-
-    Raises:
-        SvslError: If there is no such reward.
-    """
+    """Returns the name of a reward if it exists."""
     if reward not in get_args(Reward):
         raise SvslError(f"option reward: expected one of {', '.join(get_args(Reward))}, got {reward!r}")
     return reward
@@ -214,14 +186,9 @@ def sum_squares(values: Array) -> Array:
 
 
 def step_rewards(kind: Reward, time: IntArray, distance: Array, actions: Array, velocities: Array) -> Array:
-    """Rewards of single steps, the paper's three equations.
+    """Rewards of single steps at `time (...)` from 0, the paper's three equations.
 
-    Args:
-        kind: Which equation.
-        time: Number of each step from 0, `(...)`.
-        distance: From the tip to the goal after the step, `(...)`.
-        actions: `(..., 5)`.
-        velocities: After the step, `(..., 5)`.
+    `distance (...)` of the tip to the goal and `velocities (..., 5)` are those after the step.
     """
     effort = sum_squares(actions)
     if kind == "dense":

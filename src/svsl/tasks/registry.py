@@ -1,7 +1,5 @@
 """Tasks by name: built-in tasks, `gym:ENV_ID` for Gymnasium environments and `module:factory` for users' tasks."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import importlib
@@ -9,9 +7,7 @@ import inspect
 from collections.abc import Callable
 
 from svsl.errors import SvslError
-from svsl.tasks.base import Outcome, Task, place_of
-
-__all__ = ["REGISTRY", "Outcome", "Task", "default_options", "make_task", "task_factory"]
+from svsl.tasks.base import Task, place_of
 
 REGISTRY = {
     "planar-reacher": "svsl.tasks.planar_reacher:PlanarReacher",
@@ -24,14 +20,7 @@ _TASK_ATTRIBUTES = ("context_low", "context_high", "parameter_dim", "initial_mea
 
 
 def task_factory(name: str) -> Callable[..., Task]:
-    """Returns the function or class that creates a task.
-
-    Args:
-        name: A registered name, `gym:ENV_ID` or `module:factory`.
-
-    Raises:
-        SvslError: If the task does not exist or cannot be imported.
-    """
+    """Returns the function or class that creates the task of this name, see `make_task`."""
     if name.startswith("gym:"):
         from svsl.tasks.gymnasium_task import GymnasiumTask
 
@@ -60,11 +49,7 @@ def task_factory(name: str) -> Callable[..., Task]:
 
 
 def default_options(name: str) -> dict[str, object]:
-    """Returns the options of a task that have a default value, with that value.
-
-    Raises:
-        SvslError: If the task does not exist.
-    """
+    """Returns the options of a task that have a default value, with that value."""
     parameters = inspect.signature(task_factory(name)).parameters
     return {option: p.default for option, p in parameters.items() if p.default is not p.empty}
 

@@ -1,7 +1,5 @@
 """A task whose episodes run on a Ray cluster; imported only on request."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,10 +24,6 @@ class RayTask:
     gathered in order. A task that does not use its `rng` gives exactly what it gives locally. For one that does, each
     shard draws from its own generator, derived from one number of the run's generator and the shard's position:
     repeatable and independent of the number of workers, but different noise than in a local run.
-
-    Args:
-        name: The task's name.
-        options: Passed to its factory.
     """
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:

@@ -1,7 +1,6 @@
 """Tasks with a step-based form: the same episodes, controlled action by action."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from typing import Protocol
 
 from gymnasium import spaces
@@ -12,23 +11,14 @@ from svsl.tasks.base import Task
 
 
 class StepForm(Protocol):
-    """Several episodes of a task that are stepped together, each with its own context.
+    """Several episodes of a task that are stepped together, each with its own context."""
 
-    Attributes:
-        states: `(n, size)`, the state of the physics.
-        goals: `(n, dc)`, the contexts.
-        time: `(n,)`, steps done in each episode.
-        sees_time: Whether the observation holds the time; if not, the end of an episode is a truncation.
-        observation_space: Of one episode.
-        action_space: Of one episode.
-    """
-
-    states: Array
-    goals: Array
-    time: IntArray
-    sees_time: bool
-    observation_space: spaces.Box
-    action_space: spaces.Box
+    states: Array  # (n, size), of the physics
+    goals: Array  # (n, dc), the contexts
+    time: IntArray  # (n,), steps done in each episode
+    sees_time: bool  # whether the observation holds the time; if not, the end of an episode is a truncation
+    observation_space: spaces.Box  # of one episode
+    action_space: spaces.Box  # of one episode
 
     def begin(self, rows: BoolArray | slice, goals: Array) -> None:
         """Starts new episodes in some rows."""
@@ -47,18 +37,11 @@ class StepForm(Protocol):
 
 
 def step_form(task: Task, count: int, workers: int | None = None) -> StepForm:
-    """The step-based form of a task with a method `step_form(count, workers)`.
+    """Returns the step-based form of `count` episodes of a task that has a method `step_form(count, workers)`.
 
-    Args:
-        task: The task.
-        count: Number of episodes that are stepped together.
-        workers: Threads of the simulation; all cores by default.
-
-    Raises:
-        SvslError: If the task has no step-based form.
+    `workers` is the number of simulation threads (default: all cores).
     """
-    make = getattr(task, "step_form", None)
+    make: Callable[[int, int | None], StepForm] | None = getattr(task, "step_form", None)
     if make is None:
         raise SvslError(f"a {type(task).__name__} has no step-based form, which this learner needs; reacher5 has one")
-    form: StepForm = make(count, workers)
-    return form
+    return make(count, workers)

@@ -1,13 +1,9 @@
 """Table tennis: a Barrett WAM returns a served ball to a target on the other side."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from typing import Literal
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from svsl.model.gaussians import Array, BoolArray, IntArray
 from svsl.simulation.arm import JOINTS
@@ -16,9 +12,8 @@ from svsl.simulation.rollout import diverged, first_true
 from svsl.simulation.scenes import TABLE_TENNIS_START, TABLE_TENNIS_TABLE_TOP, table_tennis_model
 from svsl.tasks.base import Outcome
 from svsl.tasks.presentation import Motion
-from svsl.tasks.simulated import SimulatedTask, distance_to_box, running_sum, scattered
+from svsl.tasks.simulated import BALL, BALL_VELOCITY, ArmPlan, ArmTask, running_sum
 
-DURATION_RANGE = (0.1, 5.0)
 SERVE_HEIGHT, SERVE_VELOCITY = 1.76, (2.5, 0.0, 1.0)
 SUCCESS_DISTANCE = 0.2
 PATH_UNIT = 0.2  # radians: strikes whose joints are this far apart are clearly different
@@ -26,22 +21,9 @@ FIXED_SERVE = (-0.7, 0.0)
 _CONTEXT_NAMES = ("target x [m]", "target y [m]", "serve x [m]", "serve y [m]")
 _REST_STEPS = 1000
 _CHUNK = 100
-_BALL = slice(1 + JOINTS, 1 + JOINTS + 3)
-_BALL_VELOCITY = slice(1 + 2 * JOINTS + 3, None)
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """A batch of n strikes before the simulation; m of them are valid."""
-
-    returns: Array  # (n,), of those that are not valid
-    info: dict[str, NDArray[np.generic]]
-    rows: IntArray  # (m,), which are valid
-    control: Array  # (m, steps, joints), desired positions
-    steps: IntArray  # (m,), of each episode
-
-
-class TableTennis(SimulatedTask):
+class TableTennis(ArmTask):
     """Return a served ball; the context is the target of the return and the start of the serve.
 
     Parameters: 21 weights (three bases for each of seven joints, joint by joint) and the duration of the strike in
@@ -67,6 +49,7 @@ class TableTennis(SimulatedTask):
         distance: Squared distances as in the paper, or plain ones, whose slope does not vanish two metres away.
     """
 
+    duration_range = (0.1, 5.0)
     penalty = -5.0
     figures = ("ball", "snapshots")
 
@@ -87,9 +70,9 @@ class TableTennis(SimulatedTask):
         states, decided = start, 0
         plan = None if parameters is None else self._plan(context[None], parameters[None])
         if plan is not None and len(plan.rows):
-            run, sensors = self.simulator.run(start, plan.control)
+            run, sensors = self.simulator.run(start, *plan.movement)
             states, decided = run[0], self._decided_step(sensors[0])
-        ball = states[:, _BALL]
+        ball = states[:, BALL]
         target, serve = (np.array([*full[0, part], TABLE_TENNIS_TABLE_TOP]) for part in (slice(0, 2), slice(2, 4)))
         moments = {"hit": turning_step(ball[:decided])}
         return Motion(self.dt_s, states, ball, np.stack([target, serve]), 0, moments, decided)
@@ -105,32 +88,28 @@ class TableTennis(SimulatedTask):
         """Length of each episode: `(n,)`."""
         return (parameters[:, -1] / self.dt_s).astype(np.intp) + _REST_STEPS
 
-    @property
-    def _limits(self) -> tuple[Array, Array]:
-        low, high = self.model.jnt_range[:JOINTS].T
-        return low, high
-
     def _full_contexts(self, contexts: Array) -> Array:
         if contexts.shape[1] == 4:
             return contexts
         return np.concatenate([contexts, np.broadcast_to(FIXED_SERVE, contexts.shape)], axis=1)
 
-    def _desired(self, parameters: Array, length: int) -> Array:
+    def _desired(self, parameters: Array, steps: IntArray) -> tuple[Array]:
         weights = parameters[:, :-1].reshape(-1, JOINTS, 3)
-        return strike(weights, parameters[:, -1], length, self.dt_s) + TABLE_TENNIS_START
+        return (strike(weights, parameters[:, -1], int(steps.max(initial=0)), self.dt_s) + TABLE_TENNIS_START,)
 
-    def _excess(self, path: Array, steps: IntArray) -> Array:
-        """Mean distance of each path `(n, length, j)` to the joint limits over its own steps; 0 where it keeps them."""
-        low, high = self._limits
-        excess = np.zeros(len(path))
-        far = np.flatnonzero(
-            ((path.max(axis=1, initial=-np.inf) > high) | (path.min(axis=1, initial=np.inf) < low)).any(axis=1)
-        )
+    def _invalid_returns(self, bad_context: BoolArray, outside: Array, excess: Array) -> Array:
+        return np.where(bad_context, -20 * outside**2, -3 * np.abs(excess))
+
+    def _path_returns(self, path: Array, steps: IntArray, low: Array, high: Array) -> Array:
+        """Minus the mean distance of each path to the joint limits over its own steps."""
+        returns = np.zeros(len(path))
+        too_high, too_low = path.max(axis=1, initial=-np.inf) > high, path.min(axis=1, initial=np.inf) < low
+        far = np.flatnonzero((too_high | too_low).any(axis=1))
         beyond = path[far] - np.clip(path[far], low, high)
         within = np.arange(path.shape[1]) < steps[far, None]
         distance = np.where(within, np.sqrt((beyond**2).sum(axis=2)), 0.0)
-        excess[far] = running_sum(distance) / steps[far]
-        return excess
+        returns[far] = -running_sum(distance) / steps[far]
+        return returns
 
     def _path(self, parameters: Array) -> Array:
         """The strike at ten moments of its duration, in units of `PATH_UNIT`."""
@@ -139,44 +118,16 @@ class TableTennis(SimulatedTask):
 
     def _start(self, contexts: Array) -> Array:
         start = np.zeros((len(contexts), self.simulator.state_size))
-        start[:, 1 : 1 + JOINTS], start[:, _BALL_VELOCITY] = TABLE_TENNIS_START, SERVE_VELOCITY
-        start[:, _BALL] = np.column_stack([contexts[:, 2:], np.full(len(contexts), SERVE_HEIGHT)])
+        start[:, 1 : 1 + JOINTS], start[:, BALL_VELOCITY] = TABLE_TENNIS_START, SERVE_VELOCITY
+        start[:, BALL] = np.column_stack([contexts[:, 2:], np.full(len(contexts), SERVE_HEIGHT)])
         return start
-
-    def _plan(self, contexts: Array, parameters: Array) -> _Plan:
-        """Scores the strikes that are not valid and computes the desired paths of the others."""
-        count, duration = len(contexts), parameters[:, -1]
-        outside = distance_to_box(contexts, self.context_low, self.context_high)
-        excess = np.abs(duration - np.clip(duration, *DURATION_RANGE))
-        bad_context, bad_duration = ~(outside <= 0), ~(excess <= 0)  # also NaN
-        returns = np.where(bad_context, -20 * outside**2, -3 * excess)
-        movable = np.flatnonzero(~bad_context & ~bad_duration)
-        steps = self.steps(parameters[movable])
-        control = self._desired(parameters[movable], int(steps.max(initial=0)))
-        excess_path = self._excess(control, steps)
-        fits = excess_path == 0
-        bad_path = np.zeros(count, dtype=bool)
-        bad_path[movable[~fits]] = True
-        returns[bad_path] = -excess_path[~fits]
-        rows = movable[fits]
-        info: dict[str, NDArray[np.generic]] = {
-            "simulated": np.isin(np.arange(count), rows),
-            "invalid_context": bad_context,
-            "invalid_duration": bad_duration & ~bad_context,
-            "invalid_path": bad_path,
-        }
-        return _Plan(returns, info, rows, control[fits], steps[fits])
 
     def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
         """Scores what is not valid and simulates the rest."""
         plan = self._plan(contexts, parameters)
-        returns, info, rows, count = plan.returns, plan.info, plan.rows, len(contexts)
-        rally = _Rally(self, self._full_contexts(contexts[rows]), plan.control, plan.steps)
-        returns[rows] = rally.returns()
-        for name, values in rally.info().items():
-            info[name] = scattered(values, rows, count)
-        info["path"] = scattered(self._path(parameters[rows]), rows, count)
-        return Outcome(returns, np.asarray(info["success"], dtype=bool), info)
+        outcome = _Rally(self, self._full_contexts(contexts[plan.rows]), plan).outcome()
+        outcome.info["path"] = self._path(parameters[plan.rows])
+        return plan.completed(outcome)
 
 
 def turning_step(ball: Array) -> int:
@@ -189,12 +140,11 @@ def turning_step(ball: Array) -> int:
 class _Rally:
     """The simulation of a batch of strikes, in chunks; an episode drops out as soon as it is decided."""
 
-    def __init__(self, task: TableTennis, contexts: Array, control: Array, steps: IntArray) -> None:
+    def __init__(self, task: TableTennis, contexts: Array, plan: ArmPlan) -> None:
         self.task, self.targets = task, contexts[:, :2]
-        count = len(contexts)
+        (control,), steps, count = plan.movement, plan.steps, len(contexts)
         self.racket_sq, self.target_sq = np.full(count, np.inf), np.full(count, np.inf)
-        self.hit, self.landed, self.forehand = (np.zeros(count, dtype=bool) for _ in range(3))
-        self.failed = np.zeros(count, dtype=bool)
+        self.hit, self.landed, self.forehand, self.failed = (np.zeros(count, dtype=bool) for _ in range(4))
         self.landing, self.simulated_steps = np.full((count, 2), np.nan), np.zeros(count, dtype=np.intp)
         state, rows = task._start(contexts), np.arange(count)
         for begin in range(0, control.shape[1], _CHUNK):
@@ -214,9 +164,8 @@ class _Rally:
     def _watch(self, rows: IntArray, before: Array, after: Array, sensors: Array, length: IntArray) -> BoolArray:
         """Takes a chunk into account, step by step up to the one that decides; returns which are decided."""
         sensor = self.task.simulator.sensor
-        ball = np.concatenate(
-            [before[:, None, _BALL], after[:, :-1, _BALL]], axis=1
-        )  # as the sensors: before each step
+        # as the sensors: before each step
+        ball = np.concatenate([before[:, None, BALL], after[:, :-1, BALL]], axis=1)
         time = np.arange(ball.shape[1])
         touch = {name: sensor(sensors, f"ball_{name}") > 0 for name in ("racket", "table", "floor")}
         hit_at = np.where(self.hit[rows], -1, first_true(touch["racket"]))
@@ -244,29 +193,26 @@ class _Rally:
         self.landing[rows[lands]] = ball[every, at, :2][lands]
         return np.asarray(lands | (floor_at <= end))
 
-    def returns(self) -> Array:
-        """The return of each episode."""
+    def outcome(self) -> Outcome:
+        """The outcome of the episodes."""
         power = 1.0 if self.task.distance == "squared" else 0.5
         near = 1 - np.tanh(self.racket_sq**power)
         landing_sq = ((self.landing - self.targets) ** 2).sum(axis=1)
+        error = np.sqrt(landing_sq)
         with np.errstate(invalid="ignore"):
-            placed = 4 * (1 - np.tanh(landing_sq**power)) + (self.landing[:, 0] < 0)
+            far_side = self.landing[:, 0] < 0
+            placed = 4 * (1 - np.tanh(landing_sq**power)) + far_side
             passed = 1 - np.tanh(self.target_sq**power)
             hit = 2 * near + np.where(self.landed, placed, passed)
-        return np.where(self.failed, self.task.penalty, np.where(self.hit, hit, 0.2 * near))
-
-    def info(self) -> dict[str, NDArray[np.generic]]:
-        """Success, mode and diagnostics of each episode."""
-        error = np.sqrt(((self.landing - self.targets) ** 2).sum(axis=1))
-        with np.errstate(invalid="ignore"):
-            success = self.landed & (self.landing[:, 0] < 0) & (error <= SUCCESS_DISTANCE) & ~self.failed
-        face = np.where(self.forehand, "forehand", "backhand")
-        return {
+            success = self.landed & far_side & (error <= SUCCESS_DISTANCE) & ~self.failed
+        returns = np.where(self.failed, self.task.penalty, np.where(self.hit, hit, 0.2 * near))
+        info = {
             "success": success,
-            "mode": np.where(self.hit, face, "no hit"),
+            "mode": np.where(self.hit, np.where(self.forehand, "forehand", "backhand"), "no hit"),
             "hit": self.hit,
             "landed": self.landed,
             "landing_error": np.where(self.landed, error, np.nan),
             "diverged": self.failed,
             "steps": self.simulated_steps,
         }
+        return Outcome(returns, success, info)
