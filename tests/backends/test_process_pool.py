@@ -1,7 +1,5 @@
 """The pool of processes: results, deaths, exceptions, and that nothing is left behind."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import os

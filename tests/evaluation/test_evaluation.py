@@ -1,7 +1,5 @@
 """Every metric on cases with a known answer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

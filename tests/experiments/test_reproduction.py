@@ -1,7 +1,5 @@
 """All seeds of an experiment: stopped, killed, crashed, started twice; and what the report holds."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """The command line: `svsl COMMAND ...`. Each command is a module of `svsl.cli.commands`."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Parsing shared by all commands: flags become a dataclass, a user's mistake one line."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import io

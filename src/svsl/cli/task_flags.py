@@ -1,7 +1,5 @@
 """The options of a task and the settings of a learner as flags."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import operator

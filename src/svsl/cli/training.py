@@ -1,7 +1,5 @@
 """Training a run from the command line, shared by `svsl train`, `svsl resume` and `svsl extend`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

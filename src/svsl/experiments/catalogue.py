@@ -1,7 +1,5 @@
 """The experiments of the paper as data: what is trained, how often, which figures, and what the paper claims."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The report of a reproduction: figures, tables and a self-contained page."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

@@ -1,7 +1,5 @@
 """An experiment in a folder: one job for each arm and seed, resumed wherever it was stopped."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Sequence

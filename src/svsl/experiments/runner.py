@@ -1,7 +1,5 @@
 """Runs the jobs of a reproduction on a backend."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import closing

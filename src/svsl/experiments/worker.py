@@ -1,7 +1,5 @@
 """The worker of one job: trains a run and evaluates it. Backends run it as `python -m svsl.experiments.worker`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Sequence

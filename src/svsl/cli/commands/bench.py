@@ -1,7 +1,5 @@
 """`svsl bench`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """`svsl export`."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import dataclass

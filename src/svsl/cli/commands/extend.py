@@ -1,7 +1,5 @@
 """`svsl extend`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 

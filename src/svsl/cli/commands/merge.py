@@ -1,7 +1,5 @@
 """`svsl merge`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`svsl prune`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

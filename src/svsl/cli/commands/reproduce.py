@@ -1,7 +1,5 @@
 """`svsl reproduce`."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from dataclasses import dataclass

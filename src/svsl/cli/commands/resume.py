@@ -1,7 +1,5 @@
 """`svsl resume`."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 

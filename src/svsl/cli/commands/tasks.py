@@ -1,7 +1,5 @@
 """`svsl tasks`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from svsl.cli.parsing import first_line, parse

@@ -1,7 +1,5 @@
 """`svsl train`."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`svsl video`."""
 
-from __future__ import annotations
-
 import sys
 import time
 from dataclasses import dataclass

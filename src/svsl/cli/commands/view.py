@@ -1,7 +1,5 @@
 """`svsl view`."""
 
-from __future__ import annotations
-
 import time
 import webbrowser
 from dataclasses import dataclass
