@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from svsl.cli.commands.eval import show_evaluation
-from svsl.cli.parsing import Switch, require_at_least
+from svsl.cli.parsing import Switch, require_range
 from svsl.errors import complain
 from svsl.runs.config import RunConfig
 from svsl.runs.evaluation import evaluate_run
@@ -18,7 +18,7 @@ _NOTABLE_LOSS = 0.05  # drop of the success rate that is worth a warning
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """How a run is trained; nothing here changes what it learns."""
+    """How a run is trained; none of these options changes what it learns."""
 
     quiet: Switch = False
     """Show no progress and no results."""
@@ -32,20 +32,13 @@ class TrainingOptions:
     """Address of the Ray cluster (default: the environment variable RAY_ADDRESS, or a new local Ray instance)."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, checkpoint_s=self.checkpoint_s, workers=self.workers)
+        require_range(0, checkpoint_s=self.checkpoint_s, workers=self.workers)
 
 
 def train_run(options: TrainingOptions, config: RunConfig, task: Task, open_run: Callable[[], Run]) -> int:
-    """Trains a run until it is finished or Ctrl-C, then prints its evaluation and draws its figures.
+    """Trains a run until it is finished or Ctrl-C, prints its evaluation, draws its figures and returns the exit code.
 
-    Args:
-        options: How to train.
-        config: Configuration of the run.
-        task: The run's task, for training, evaluation and figures.
-        open_run: Opens or creates the run folder; called once the cluster, if there is one, is connected.
-
-    Returns:
-        The exit code.
+    `open_run` opens or creates the run folder; it is called once the cluster, if there is one, is connected.
     """
     from svsl.runs.training import make_trainer, stop_on_signals
     from svsl.show.progress import ProgressDisplay

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import numpy as np
 import tyro
-from rich.table import Table
-from rich.text import Text
 
-from svsl.cli.parsing import Switch, parse
+from svsl.cli.commands.eval import print_columns
+from svsl.cli.parsing import Switch, require_range
 from svsl.errors import SvslError
 from svsl.model.files import write_bytes
 from svsl.runs.comparison import (
     TABLE_METRICS,
     Group,
+    Table,
     describe_seeds,
     format_summary,
     group_runs,
@@ -23,9 +23,7 @@ from svsl.runs.comparison import (
     summary_table,
     to_csv,
 )
-from svsl.runs.comparison import Table as Summaries
 from svsl.runs.folder import Run
-from svsl.show.tables import print_table
 
 
 @dataclass(frozen=True)
@@ -35,9 +33,9 @@ class Options:
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
     """Run folders of one task, finished or not. Runs that differ only in their seed form a group."""
     metrics: str = ",".join(TABLE_METRICS)
-    """Metrics in the table, separated by commas: any of svsl eval."""
+    """Metrics in the table, separated by commas; any metric of svsl eval."""
     out: Path = Path("comparison.png")
-    """Figure of the learning curves."""
+    """File for the figure of the learning curves."""
     panels: str = ""
     """Task option, such as reward, whose values get separate panels because their returns cannot be compared."""
     csv: Path | None = None
@@ -45,16 +43,14 @@ class Options:
     json: Switch = False
     """Print one JSON object instead of a table."""
     contexts: int = 2000
-    """Fresh contexts of each run's evaluation, which is stored in its folder."""
+    """Number of fresh contexts for each run's evaluation, which is stored in its folder."""
 
     def __post_init__(self) -> None:
-        if self.contexts < 1:
-            raise SvslError(f"setting contexts: expected at least 1, got {self.contexts}")
+        require_range(1, contexts=self.contexts)
 
 
-def main(args: list[str]) -> int:
+def main(options: Options) -> None:
     """Compares runs."""
-    options = parse(Options, args, "svsl compare")
     if not options.folders:
         raise SvslError("compare what? svsl compare RUN RUN ...")
     from svsl.show.plots.learning import plot_learning
@@ -69,26 +65,20 @@ def main(args: list[str]) -> int:
     figure = plot_learning(groups, options.out, panels=options.panels) if drawn else None
     if options.json:
         print(json.dumps({"groups": _as_json(groups, table), "figure": str(figure) if figure else None}))
-        return 0
-    show_table(groups, table)
+        return
+    columns = {
+        f"{group.label}\n{describe_seeds(group)}": {
+            metric: "\n".join(format_summary(summary)) for metric, summary in table[group.label].items()
+        }
+        for group in groups
+    }
+    print_columns("mean ± two standard errors, interquartile mean [95 % bootstrap interval]", columns)
     if options.csv is not None:
         print(f"table    {options.csv}")
     print(f"figure   {figure}" if figure else "no figure: no run has been tested yet")
-    return 0
 
 
-def show_table(groups: list[Group], table: Summaries) -> None:
-    """Prints the table, one column per group."""
-    printed = Table(title="mean ± two standard errors, interquartile mean [95 % bootstrap interval]")
-    printed.add_column("metric")
-    for group in groups:
-        printed.add_column(Text(f"{group.label}\n{describe_seeds(group)}"))
-    for metric in table[groups[0].label]:
-        printed.add_row(metric, *(Text("\n".join(format_summary(table[group.label][metric]))) for group in groups))
-    print_table(printed)
-
-
-def _as_json(groups: list[Group], table: Summaries) -> list[dict[str, object]]:
+def _as_json(groups: list[Group], table: Table) -> list[dict[str, object]]:
     return [
         {
             "label": group.label,
