@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from svsl.cli import main
-from svsl.experiments.catalogue import EXPERIMENTS, Arm, Claim, Experiment, arm_config, plan, planned_episodes, seeds_of
+from svsl.experiments.catalogue import EXPERIMENTS, Arm, Claim, Experiment, arm_config, plan, seeds_of
 from svsl.experiments.progress import ReproductionDisplay
 from svsl.experiments.report import mode_contexts, modes_seen
 from svsl.experiments.reproduction import Job, Reproduction, overall_progress
@@ -108,11 +108,11 @@ def test_planned_episodes_are_those_asked_for_and_budgets_can_be_equal() -> None
         config = arm_config(arm)
         run = Run.create(Path(arm.label), config)
         Trainer(run).train(lambda status: None)
-        assert planned_episodes(config) == run.read_metrics()[-1]["episodes"]
+        assert config.planned_episodes() == run.read_metrics()[-1]["episodes"]
     equal = plan(replace(TOY, equal_budgets=True), 1, 1.0)
-    ours, theirs = (planned_episodes(configs[0]) for configs in equal.values())
+    ours, theirs = (configs[0].planned_episodes() for configs in equal.values())
     assert abs(ours - theirs) <= 100
-    assert ours == planned_episodes(arm_config(TOY.arms[0]))
+    assert ours == arm_config(TOY.arms[0]).planned_episodes()
 
 
 def test_every_experiment_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -329,9 +329,6 @@ def jobs_at(*work: float) -> list[Job]:
 
 def test_progress_is_weighted_by_episodes_and_lines_are_few() -> None:
     assert overall_progress(jobs_at(1.0, 0.25)) == pytest.approx((1000 + 500) / 3000)
-    unknown = jobs_at(1.0, 0.0)
-    unknown[0].planned = float("nan")
-    assert overall_progress(unknown) == 0.5
     jobs, file = jobs_at(0.0, 0.0), io.StringIO()
     with ReproductionDisplay("toy", file=file) as display:
         for step in range(50):

@@ -18,6 +18,7 @@ from svsl.errors import SvslError
 T = TypeVar("T")
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 SourceName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME")]
+SourceNames = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME [RUN_OR_NAME ...]")]
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 _CONFIG = (tyro.conf.OmitArgPrefixes,)

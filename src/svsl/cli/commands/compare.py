@@ -12,17 +12,8 @@ from svsl.cli.commands.eval import print_columns
 from svsl.cli.parsing import Switch, require_range
 from svsl.errors import SvslError
 from svsl.model.files import write_bytes
-from svsl.runs.comparison import (
-    TABLE_METRICS,
-    Group,
-    Table,
-    describe_seeds,
-    format_summary,
-    group_runs,
-    learning_curve,
-    summary_table,
-    to_csv,
-)
+from svsl.runs import comparison
+from svsl.runs.comparison import Group, Table
 from svsl.runs.folder import Run
 
 
@@ -32,7 +23,7 @@ class Options:
 
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
     """Run folders of one task, finished or not. Runs that differ only in their seed form a group."""
-    metrics: str = ",".join(TABLE_METRICS)
+    metrics: str = ",".join(comparison.TABLE_METRICS)
     """Metrics in the table, separated by commas; any metric of svsl eval."""
     out: Path = Path("comparison.png")
     """File for the figure of the learning curves."""
@@ -57,21 +48,19 @@ def main(options: Options) -> None:
     from svsl.show.plots.style import check_format
 
     check_format(options.out)
-    groups = group_runs([Run.open(folder) for folder in options.folders])
-    table = summary_table(groups, [name.strip() for name in options.metrics.split(",")], options.contexts)
+    groups = comparison.group_runs([Run.open(folder) for folder in options.folders])
+    table = comparison.summary_table(groups, [name.strip() for name in options.metrics.split(",")], options.contexts)
     if options.csv is not None:
-        write_bytes(options.csv, to_csv(table).encode())
-    drawn = any(learning_curve(group, "return_mean") for group in groups)
+        write_bytes(options.csv, comparison.to_csv(table).encode())
+    drawn = any(comparison.learning_curve(group, "return_mean") for group in groups)
     figure = plot_learning(groups, options.out, panels=options.panels) if drawn else None
     if options.json:
         print(json.dumps({"groups": _as_json(groups, table), "figure": str(figure) if figure else None}))
         return
-    columns = {
-        f"{group.label}\n{describe_seeds(group)}": {
-            metric: "\n".join(format_summary(summary)) for metric, summary in table[group.label].items()
-        }
-        for group in groups
-    }
+    columns = {}
+    for group in groups:
+        cells = {metric: "\n".join(comparison.format_summary(s)) for metric, s in table[group.label].items()}
+        columns[f"{group.label}\n{comparison.describe_seeds(group)}"] = cells
     print_columns("mean ± two standard errors, interquartile mean [95 % bootstrap interval]", columns)
     if options.csv is not None:
         print(f"table    {options.csv}")

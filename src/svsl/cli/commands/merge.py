@@ -2,12 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from svsl.cli.commands.eval import show_side_by_side
-from svsl.cli.parsing import Switch, refuse_existing, require_range
+from svsl.cli.parsing import SourceNames, Switch, refuse_existing, require_range
 from svsl.errors import SvslError
 from svsl.model.editing import merge
 from svsl.runs.evaluation import evaluate_source
@@ -18,8 +15,8 @@ from svsl.runs.sources import Source, open_source
 class Options:
     """Merge libraries of one task: all their components, each library weighted by its number of components."""
 
-    sources: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME RUN_OR_NAME [...]")]
-    """Run folders, library files, or names of shipped libraries; they are not modified."""
+    sources: SourceNames
+    """At least two run folders, library files, or names of shipped libraries; they are not modified."""
     out: Path
     """File of the merged library."""
     contexts: int = 500

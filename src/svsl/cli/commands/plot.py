@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
+from svsl.cli.parsing import SourceNames
 from svsl.errors import SvslError
 from svsl.runs.sources import open_source
 
@@ -14,7 +12,7 @@ from svsl.runs.sources import open_source
 class Options:
     """Draw the figures of a run or a library, or several side by side."""
 
-    sources: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME [RUN_OR_NAME ...]")]
+    sources: SourceNames
     """Run folders (finished or still training), library files, or names of shipped libraries; only runs have a
     learning.png."""
     out: Path | None = None

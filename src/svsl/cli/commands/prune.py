@@ -55,16 +55,11 @@ def main(options: Options) -> None:
     heavy = heavy_components(before.library, options.min_weight or 0.0, options.max_components)
     after = Source("after", loaded=select(before.library, heavy))
     if options.redundant:
-        after = without_redundant(after, options.tolerance, options.contexts)
+        task, rng = after.task(), stream(after.seed, PRUNE_STREAM)
+        with numeric_settings():
+            behaviours = repertoire(after.library, task, uniform_contexts(task, options.contexts, rng), rng)
+        after = Source("after", loaded=select(after.library, needed_components(behaviours, options.tolerance)))
     evaluations = {source.name: evaluate_source(source, options.contexts) for source in (before, after)}
     after.library.save(options.out)
     show_side_by_side(evaluations)
     print(f"library  {options.out}")
-
-
-def without_redundant(source: Source, tolerance: float, contexts: int) -> Source:
-    """Drops the components that are not needed in a sample of contexts."""
-    task, rng = source.task(), stream(source.seed, PRUNE_STREAM)
-    with numeric_settings():
-        behaviours = repertoire(source.library, task, uniform_contexts(task, contexts, rng), rng)
-    return Source(source.name, loaded=select(source.library, needed_components(behaviours, tolerance)))

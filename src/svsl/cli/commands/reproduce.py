@@ -10,7 +10,7 @@ import tyro
 from svsl.backends.base import BACKENDS
 from svsl.cli.parsing import Switch, parse, require_range
 from svsl.errors import SvslError, complain
-from svsl.experiments.catalogue import EXPERIMENTS, Experiment, find_experiment, plan, planned_episodes, seeds_of
+from svsl.experiments.catalogue import EXPERIMENTS, Experiment, find_experiment, plan, seeds_of
 from svsl.experiments.reproduction import Reproduction
 
 BackendName = Annotated[str, tyro.conf.arg(constructor=tyro.extras.literal_type_from_choices(list(BACKENDS)))]
@@ -93,7 +93,7 @@ def _describe(name: str, experiment: Experiment, options: Options) -> str:
     seeds = options.seeds or seeds_of(experiment, options.scale)
     try:
         configs = plan(experiment, 1, options.scale)
-        costs = [f"{arm.label} {planned_episodes(own[0]) / 1e6:.3g}" for arm, own in configs.items()]
+        costs = [f"{arm.label} {own[0].planned_episodes() / 1e6:.3g}" for arm, own in configs.items()]
         cost = f"{seeds} seeds of {', '.join(costs)} million episodes"
     except SvslError as error:
         cost = f"not available: {error}"
