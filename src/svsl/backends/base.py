@@ -6,7 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal, Protocol
 
-BACKENDS = {
+BackendName = Literal["local", "ray"]
+BACKENDS: dict[BackendName, str] = {
     "local": "svsl.backends.local:LocalBackend",
     "ray": "svsl.backends.ray_cluster:RayBackend",
 }
@@ -56,11 +57,11 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends what is still running, at once, and releases the backend."""
+        """Ends all running programs at once and releases the backend."""
         ...
 
 
-def open_backend(name: str, folder: Path, address: str | None = None) -> Backend:
+def open_backend(name: BackendName, folder: Path, address: str | None = None) -> Backend:
     """Imports and opens the backend called `name` for the runs in `folder`; see `Backend`."""
     module, _, factory = BACKENDS[name].partition(":")
     backend: Backend = getattr(import_module(module), factory)(folder, address)

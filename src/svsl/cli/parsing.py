@@ -15,10 +15,16 @@ import tyro
 
 from svsl.errors import SvslError
 
+
+def _several(metavar: str) -> Any:
+    return tyro.conf.arg(metavar=f"{metavar} [{metavar} ...]", help_behavior_hint="(required)")
+
+
 T = TypeVar("T")
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, _several("RUN")]
 SourceName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME")]
-SourceNames = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME [RUN_OR_NAME ...]")]
+SourceNames = Annotated[tuple[str, ...], tyro.conf.Positional, _several("RUN_OR_NAME")]
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 _CONFIG = (tyro.conf.OmitArgPrefixes,)

@@ -196,21 +196,13 @@ def _entropy(probabilities: Array) -> Array:
 
 @dataclass(frozen=True)
 class Trial:
-    """All executions from which the metrics of a library are computed.
-
-    Attributes:
-        execution: On `n` fresh uniform contexts.
-        gating: `(n, K)` in the same contexts.
-        most_probable: Outcome of the mean of the most probable component, in the same contexts.
-        entropies: Of `pi(theta|c)`, in the first of these contexts.
-        repertoire: In the first of these contexts.
-    """
+    """All executions from which the metrics of a library are computed, in `n` fresh uniform contexts."""
 
     execution: Execution
-    gating: Array
-    most_probable: Outcome
-    entropies: Array
-    repertoire: Repertoire
+    gating: Array  # (n, K)
+    most_probable: Outcome  # of the mean of the most probable component
+    entropies: Array  # of pi(theta|c) in the first contexts
+    repertoire: Repertoire  # in the first contexts
 
 
 METRICS: dict[str, Callable[[Trial], float | None]] = {

@@ -101,7 +101,9 @@ class Reproduction:
         run = Run.open(folder)
         differences = run.config.differences(config)
         if differences:
-            raise SvslError(f"{folder} was made with other settings ({'; '.join(differences)}); choose another --out")
+            raise SvslError(
+                f"{folder} was created with other settings ({'; '.join(differences)}); choose another --out"
+            )
         return run
 
     @property

@@ -3,13 +3,11 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-import tyro
 
 from svsl.cli.commands.eval import print_columns
-from svsl.cli.parsing import Switch, require_range
+from svsl.cli.parsing import Folders, Switch, require_range
 from svsl.errors import SvslError
 from svsl.model.files import write_bytes
 from svsl.runs import comparison
@@ -21,7 +19,7 @@ from svsl.runs.folder import Run
 class Options:
     """Compare runs: groups of seeds, final results and learning curves with their uncertainty."""
 
-    folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
+    folders: Folders
     """Run folders of one task, finished or not. Runs that differ only in their seed form a group."""
     metrics: str = ",".join(comparison.TABLE_METRICS)
     """Metrics in the table, separated by commas; any metric of svsl eval."""

@@ -7,13 +7,11 @@ from typing import Annotated
 
 import tyro
 
-from svsl.backends.base import BACKENDS
+from svsl.backends.base import BackendName
 from svsl.cli.parsing import Switch, parse, require_range
 from svsl.errors import SvslError, complain
 from svsl.experiments.catalogue import EXPERIMENTS, Experiment, find_experiment, plan, seeds_of
 from svsl.experiments.reproduction import Reproduction
-
-BackendName = Annotated[str, tyro.conf.arg(constructor=tyro.extras.literal_type_from_choices(list(BACKENDS)))]
 
 
 @dataclass(frozen=True)
