@@ -1,7 +1,5 @@
 """The commands and the Python of the README and of `docs/`, and how they are run small."""
 
-from __future__ import annotations
-
 import glob
 import os
 import re

@@ -6,8 +6,6 @@ writes src/svsl/model/shipped_libraries/beer-pong.safetensors: the run's library
 the results of `svsl eval` (`results`) as JSON in the metadata, which tests/model/test_pretrained.py checks.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import dataclass, replace

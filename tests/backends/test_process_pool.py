@@ -1,6 +1,4 @@
-"""The pool of processes: results, deaths, exceptions, and that nothing is left behind."""
-
-from __future__ import annotations
+"""The process pool: results, dying processes, exceptions, and no process left behind."""
 
 import functools
 import gc
@@ -20,7 +18,7 @@ Play = Callable[[int], tuple[int, int]]
 
 
 def playing(act: Callable[[int], int]) -> Play:
-    """Made in each process."""
+    """Called once in each process."""
     return lambda job: (act(job), os.getpid())
 
 
@@ -29,7 +27,7 @@ def square(job: int) -> int:
 
 
 def die_once(job: int) -> int:
-    """Job 5 kills its process unless somebody has been killed already."""
+    """Kills the process of job 5, the first time."""
     if job == 5 and not Path("dead").exists():
         Path("dead").touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -55,7 +53,7 @@ def pool_of(act: Callable[[int], int], workers: int = 2) -> ProcessPool[int, tup
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there, also as a zombie."""
+    """Whether a process exists, even as a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -63,7 +61,7 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_results_come_in_order_from_processes_that_stay() -> None:
+def test_results_are_in_order_and_processes_persist() -> None:
     pool = pool_of(square)
     first, second = pool.map(range(100)), pool.map(range(3))
     assert [result for result, _ in first] == [job**2 for job in range(100)]
@@ -74,11 +72,11 @@ def test_results_come_in_order_from_processes_that_stay() -> None:
     assert pool.map([]) == []
     pool.close()
     assert not any(map(alive, pids))
-    assert [result for result, _ in pool.map([3])] == [9], "starts again"
+    assert [result for result, _ in pool.map([3])] == [9], "the pool starts new processes"
     pids = {worker.process.pid or 0 for worker in pool._workers}
     del pool
     gc.collect()
-    assert not any(map(alive, pids)), "a forgotten pool is closed"
+    assert not any(map(alive, pids)), "a deleted pool is closed"
 
 
 def test_a_process_that_dies_is_replaced_and_its_jobs_are_repeated() -> None:
@@ -88,13 +86,13 @@ def test_a_process_that_dies_is_replaced_and_its_jobs_are_repeated() -> None:
     assert pool.replaced == 1
     victim = pool._workers[0].process.pid
     assert victim
-    os.kill(victim, signal.SIGKILL)  # while it has nothing to do
+    os.kill(victim, signal.SIGKILL)  # while it is idle
     assert [result for result, _ in pool.map(range(20))] == list(range(20))
     assert pool.replaced == 2
     pool.close()
 
 
-def test_a_job_that_always_kills_is_named() -> None:
+def test_a_job_that_always_kills_its_process_is_named() -> None:
     pool = pool_of(die_always)
     with pytest.raises(SvslError, match=r"toy: one episode ended its process 3 times \(exit code 3\): job 5"):
         pool.map(range(20))
@@ -110,7 +108,7 @@ def test_exceptions_become_one_line(workers: int) -> None:
         pool_of(refuse, workers).map(range(20))
 
 
-def test_what_cannot_be_sent_is_refused() -> None:
+def test_a_function_that_cannot_be_pickled_is_rejected() -> None:
     with pytest.raises(SvslError, match=r"toy: cannot be sent to other processes .* workers = 0"):
         pool_of(lambda job: job).map([1])
     assert pool_of(lambda job: job, workers=0).map([1]) == [(1, os.getpid())]

@@ -1,7 +1,5 @@
 """Ray: the same results as on one machine, also when a node is lost; and never imported without being asked for."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """What `svsl bench` measures."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The learner's own updates against the straightforward reference, one whole iteration at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from helpers import components_of

@@ -1,7 +1,5 @@
 """The command line as a user types it, right and wrong."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -76,7 +74,7 @@ def test_task_options_are_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Stretches the curvature." in text
 
 
-def test_a_preset_serves_the_task_with_fewer_context_dimensions() -> None:
+def test_a_preset_fits_the_task_with_fewer_context_dimensions() -> None:
     flags = ["--context-dims", "2", "--components", "1", "--iterations", "1", "--test-contexts", "2", "--quiet"]
     assert main(["train", "table-tennis", "--preset", "efficient", *flags]) == 0
     library = SkillLibrary.load("runs/table-tennis-seed0/library.safetensors")
@@ -95,7 +93,7 @@ def test_presets_are_the_defaults_shown(capsys: pytest.CaptureFixture[str]) -> N
 
 
 WRONG = {
-    "no such command": (["fly"], "unknown command 'fly'; commands: train, resume"),
+    "unknown command": (["fly"], "unknown command 'fly'; commands: train, resume"),
     "mistyped command": (["trian"], "unknown command 'trian'; did you mean train?"),
     "no task": (["train"], "train what?"),
     "unknown task": (["train", "planar-reecher"], "unknown task 'planar-reecher': did you mean planar-reacher?"),
@@ -117,16 +115,16 @@ WRONG = {
     "no run to resume": (["resume", "nowhere"], "nowhere is not a run folder"),
     "no contexts": (["eval", "nowhere", "--contexts", "0"], "contexts: expected at least 1, got 0"),
     "missing argument": (["eval"], "svsl eval --help lists the flags"),
-    "check what": (["check-task", "nowhere:x"], "no module 'nowhere'"),
-    "check nothing": (["check-task"], "check what?"),
+    "module of the task to check": (["check-task", "nowhere:x"], "no module 'nowhere'"),
+    "no task to check": (["check-task"], "check what?"),
     "a flag before the task": (
         ["train", "--out", "a:b", "--no-auxiliary", "toys:Unimodal"],
         "TASK comes first: svsl train TASK [OPTIONS], with TASK one of planar-reacher,",
     ),
     "a flag before the task to check": (["check-task", "--scale", "3", "toys:with_options"], "TASK comes first"),
     "a flag before the library": (["extend", "--components", "3", "beer-pong"], "RUN_OR_NAME comes first"),
-    "a stray word": (["train", "planar-reacher", "toys:Unimodal"], "Unrecognized options: toys:Unimodal"),
-    "a value missing": (["train", "planar-reacher", "--learner"], "Missing value for argument '--learner'"),
+    "an extra argument": (["train", "planar-reacher", "toys:Unimodal"], "Unrecognized options: toys:Unimodal"),
+    "missing value": (["train", "planar-reacher", "--learner"], "Missing value for argument '--learner'"),
     "a setting of another learner": (
         ["train", "planar-reacher", "--kappa", "0.9", "--learner", "hireps", "--learner", "svsl"],
         "Unrecognized options: --kappa, 0.9",
@@ -155,7 +153,7 @@ def test_mistakes_get_one_line_and_exit_code_2(case: str, capsys: pytest.Capture
     assert list(Path().iterdir()) == [], "nothing is left behind"
 
 
-def test_an_unwritable_place_gets_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unwritable_path_gets_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     Path("file").write_text("not a folder")
     assert main(["train", "toys:Unimodal", *SMALL, "--out", "file/run"]) == 2
     assert capsys.readouterr().err.startswith("svsl: file")
@@ -193,7 +191,7 @@ def test_check_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert "evaluate raised ZeroDivisionError: the robot is on fire" in capsys.readouterr().out
 
 
-def test_the_checker_takes_the_options_of_a_task(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_task_accepts_the_options_of_a_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-task", "toys:with_options", "--scale", "3"]) == 0
     assert main(["check-task", "toys:named", "--name", "y"]) == 0
     assert main(["check-task", "toys:with_options", "--scal", "3"]) == 2
@@ -284,7 +282,7 @@ def test_help_names_learners_and_presets(capsys: pytest.CaptureFixture[str]) -> 
     assert "--components INT" in capsys.readouterr().out
 
 
-def test_a_library_that_does_not_fit_its_task_any_more(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_library_that_no_longer_fits_its_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "toys:Unimodal", *SMALL, "--quiet", "--out", "run"]) == 0
     library = SkillLibrary.load("run")
     for change, message in (
@@ -300,7 +298,7 @@ def test_a_library_that_does_not_fit_its_task_any_more(capsys: pytest.CaptureFix
         assert message in capsys.readouterr().err
 
 
-def test_a_weight_stage_that_costs_success_gets_a_warning() -> None:
+def test_a_weight_stage_that_lowers_success_gets_a_warning() -> None:
     run = Run.create(Path("run"), RunConfig("toys:Unimodal", {}, "svsl", SVSLConfig(), 0))
     assert weight_stage_warning(run) is None
     run.append_metrics({"components": 2, "success_rate": 0.64})

@@ -1,7 +1,5 @@
 """Every metric on cases with a known answer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -161,7 +159,7 @@ def test_vendi_score_is_the_effective_number_of_different_paths() -> None:
     assert vendi_score(near) == pytest.approx(np.exp(-(low * np.log(low) + high * np.log(high))))
 
 
-def test_success_without_top_takes_the_most_probable_component_away() -> None:
+def test_success_without_top_removes_the_most_probable_component() -> None:
     gating = [[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]]
     assert success_without_top(repertoire_of(gating, [[1, 0, 1], [1, 0, 0]])) == pytest.approx((0.25 + 0.5) / 2)
     assert success_without_top(repertoire_of([[1.0]], [[1]])) == 0

@@ -1,6 +1,4 @@
-"""All seeds of an experiment: stopped, killed, crashed, started twice; and what the report holds."""
-
-from __future__ import annotations
+"""All seeds of an experiment: stopped, killed, crashed, started twice; and the report."""
 
 import csv
 import io
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 
 from svsl.cli import main
-from svsl.experiments.catalogue import EXPERIMENTS, Arm, Claim, Experiment, arm_config, plan, planned_episodes, seeds_of
+from svsl.experiments.catalogue import EXPERIMENTS, Arm, Claim, Experiment, arm_config, plan, seeds_of
 from svsl.experiments.progress import ReproductionDisplay
 from svsl.experiments.report import mode_contexts, modes_seen
 from svsl.experiments.reproduction import Job, Reproduction, overall_progress
@@ -99,22 +97,22 @@ def test_full_size_is_the_papers_and_scale_shrinks_by_the_rule() -> None:
     assert seeds_of(EXPERIMENTS["ablation"], 0.01) == 2
 
 
-def test_the_same_configuration_as_svsl_train_makes() -> None:
+def test_an_arm_has_the_configuration_of_svsl_train() -> None:
     assert main(["train", "planar-reacher", "--components", "1", "--iterations", "1", "--alpha", "0.5", "--quiet"]) == 0
     arm = Arm("x", "planar-reacher", "svsl", settings={"components": 1, "iterations": 1, "alpha": 0.5})
     assert Run.open(Path("runs/planar-reacher-seed0")).config.to_json() == arm_config(arm).to_json()
 
 
-def test_planned_episodes_are_those_asked_for_and_budgets_can_be_equal() -> None:
+def test_planned_episodes_are_exact_and_budgets_can_be_equal() -> None:
     for arm in TOY.arms:
         config = arm_config(arm)
         run = Run.create(Path(arm.label), config)
         Trainer(run).train(lambda status: None)
-        assert planned_episodes(config) == run.read_metrics()[-1]["episodes"]
+        assert config.planned_episodes() == run.read_metrics()[-1]["episodes"]
     equal = plan(replace(TOY, equal_budgets=True), 1, 1.0)
-    ours, theirs = (planned_episodes(configs[0]) for configs in equal.values())
+    ours, theirs = (configs[0].planned_episodes() for configs in equal.values())
     assert abs(ours - theirs) <= 100
-    assert ours == planned_episodes(arm_config(TOY.arms[0]))
+    assert ours == arm_config(TOY.arms[0]).planned_episodes()
 
 
 def test_every_experiment_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,7 +179,7 @@ def test_mistakes_get_one_line(case: str, capsys: pytest.CaptureFixture[str]) ->
     assert list(Path().iterdir()) == []
 
 
-def test_folders_made_otherwise_are_refused_and_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_folders_are_rejected_and_not_modified(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine").mkdir()
     Path("mine/thesis.tex").write_text("years of work")
     assert main(["reproduce", "toy", "--out", "mine"]) == 2
@@ -196,10 +194,12 @@ def test_folders_made_otherwise_are_refused_and_left_alone(capsys: pytest.Captur
     config = Path("out/ours-seed0/config.json")
     config.write_text(config.read_text().replace('"alpha": 0.001', '"alpha": 0.002'))
     assert main(["reproduce", "toy", "--out", "out"]) == 2
-    assert "ours-seed0 was made with other settings (settings.alpha 0.002 instead of 0.001)" in capsys.readouterr().err
+    assert (
+        "ours-seed0 was created with other settings (settings.alpha 0.002 instead of 0.001)" in capsys.readouterr().err
+    )
 
 
-# ---- bad days -------------------------------------------------------------------------------------------------------
+# ---- failures -------------------------------------------------------------------------------------------------------
 
 
 def test_a_crash_of_one_seed_never_stops_the_others(
@@ -218,13 +218,13 @@ def test_a_crash_of_one_seed_never_stops_the_others(
     assert "good 2 seeds" in page.replace("<br>", " ")
 
 
-def test_a_seed_that_diverges_says_so() -> None:
+def test_a_diverging_seed_fails_with_the_reason() -> None:
     reproduction = run_all(one_arm("toys:AlwaysNan"), 1)
     assert [job.state for job in reproduction.jobs] == ["failed", "finished"]
     assert "NaN or infinite, so there is nothing to learn from" in reproduction.jobs[0].message
 
 
-def test_a_killed_worker_goes_on_from_its_checkpoint() -> None:
+def test_a_killed_worker_continues_from_its_checkpoint() -> None:
     experiment = one_arm("bad_days:Killed")
     Path("kills").write_text("2")
     reproduction = run_all(experiment, 1, checkpoint_s=0.0)
@@ -233,7 +233,7 @@ def test_a_killed_worker_goes_on_from_its_checkpoint() -> None:
     assert killed == straight(experiment.arms[0], 0, "alone")
 
 
-def test_a_worker_killed_again_and_again_is_given_up() -> None:
+def test_a_worker_that_is_always_killed_fails() -> None:
     Path("kills").write_text("100")
     reproduction = run_all(one_arm("bad_days:Killed", iterations=100), 1, checkpoint_s=0.0)
     assert [job.state for job in reproduction.jobs] == ["failed", "finished"]
@@ -242,12 +242,12 @@ def test_a_worker_killed_again_and_again_is_given_up() -> None:
     assert reproduction.jobs[0].run.load_checkpoint() is not None
 
 
-def test_a_full_disk_is_said_and_the_same_command_goes_on() -> None:
+def test_a_full_disk_is_reported_and_the_same_command_continues() -> None:
     Path("full").touch()
     experiment = one_arm("bad_days:FullDisk")
     reproduction = run_all(experiment, 1, checkpoint_s=0.0)
     assert reproduction.jobs[0].state == "failed"
-    assert [group.label for group in reproduction.groups] == ["good"], "only what is finished is reported"
+    assert [group.label for group in reproduction.groups] == ["good"], "only finished runs are reported"
     assert "No space left on device" in reproduction.jobs[0].message
     assert "the last checkpoint is intact" in reproduction.jobs[0].message
     Path("full").unlink()
@@ -256,7 +256,7 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on() -> None:
     assert reproduction.jobs[0].run.library_path.read_bytes() == straight(experiment.arms[0], 0, "alone")
 
 
-def test_a_full_disk_under_the_report_is_one_line(
+def test_a_full_disk_for_the_report_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_space(path: Path, content: bytes) -> None:
@@ -288,7 +288,7 @@ sys.exit(main(["reproduce", "slow", "--workers", "2", "--checkpoint-s", "1000"])
 
 
 def wait_for(process: subprocess.Popen[str], condition: Callable[[], bool]) -> None:
-    """Waits for what a process does, not longer than it runs."""
+    """Waits until `condition()` is true; fails if the process ends first."""
     wait_until(lambda: condition() or process.poll() is not None)
     assert process.poll() is None
 
@@ -305,7 +305,7 @@ def test_ctrl_c_saves_every_run_and_a_killed_parent_leaves_no_orphans() -> None:
     before = [Run.open(folder).load_checkpoint() for folder in folders]
     assert all(checkpoint is not None for checkpoint in before), "saved although no checkpoint was due"
 
-    # going on, then the parent is killed outright: its workers notice, save and let go of their runs
+    # resume, then kill the parent: its workers notice, save and unlock their runs
     rows = [len(Run.open(folder).read_metrics()) for folder in folders]
     process = subprocess.Popen([sys.executable, "-c", SLOW], stderr=subprocess.DEVNULL, text=True)
     wait_for(process, lambda: all(len(Run.open(f).read_metrics()) > n for f, n in zip(folders, rows, strict=True)))
@@ -320,7 +320,7 @@ def test_ctrl_c_saves_every_run_and_a_killed_parent_leaves_no_orphans() -> None:
         assert checkpoint[1]["episodes"] > old[1]["episodes"]
 
 
-# ---- what is shown --------------------------------------------------------------------------------------------------
+# ---- display and report ---------------------------------------------------------------------------------------------
 
 
 def jobs_at(*work: float) -> list[Job]:
@@ -331,9 +331,6 @@ def jobs_at(*work: float) -> list[Job]:
 
 def test_progress_is_weighted_by_episodes_and_lines_are_few() -> None:
     assert overall_progress(jobs_at(1.0, 0.25)) == pytest.approx((1000 + 500) / 3000)
-    unknown = jobs_at(1.0, 0.0)
-    unknown[0].planned = float("nan")
-    assert overall_progress(unknown) == 0.5
     jobs, file = jobs_at(0.0, 0.0), io.StringIO()
     with ReproductionDisplay("toy", file=file) as display:
         for step in range(50):

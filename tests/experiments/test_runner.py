@@ -1,7 +1,5 @@
 """The scheduling loop, on a backend that only pretends."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

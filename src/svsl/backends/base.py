@@ -1,14 +1,13 @@
 """The backend protocol: programs that run somewhere, and how they ended. `BACKENDS` names the implementations."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Literal, Protocol
 
-BACKENDS = {
+BackendName = Literal["local", "ray"]
+BACKENDS: dict[BackendName, str] = {
     "local": "svsl.backends.local:LocalBackend",
     "ray": "svsl.backends.ray_cluster:RayBackend",
 }
@@ -20,31 +19,22 @@ STOPPED = 130  # exit code of a program that saved its state and stopped on requ
 class Program:
     """A Python module to run, with the working directory of this process on its path.
 
-    Attributes:
-        module: Has a `main(args, stop=None)` that returns an exit code (0: finished, `STOPPED`: stopped on request) and
-            also runs as `python -m MODULE ARGS`. There it stops on SIGTERM; elsewhere, when `stop()` is true.
-        args: Its arguments.
-        log: File to which its output is appended.
-        cores: Cores it uses.
+    The module has a `main(args, stop=None)` that returns an exit code (0: finished, `STOPPED`: stopped on request) and
+    also runs as `python -m MODULE ARGS`. There it stops on SIGTERM; elsewhere, when `stop()` is true.
     """
 
     module: str
     args: tuple[str, ...]
-    log: Path
+    log: Path  # its output is appended
     cores: int
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a program ended.
-
-    Attributes:
-        state: `killed` means that it can be started again; a failed one would fail again.
-        reason: Why, if it was killed or failed; empty if only its log says so.
-    """
+    """How a program ended; one that was killed can be started again, one that failed would fail again."""
 
     state: Literal["finished", "stopped", "killed", "failed"]
-    reason: str = ""
+    reason: str = ""  # why it was killed or failed; empty if only its log says so
 
 
 class Backend(Protocol):
@@ -55,11 +45,7 @@ class Backend(Protocol):
         ...
 
     def start(self, program: Program) -> Hashable:
-        """Starts a program and returns a handle to it.
-
-        Raises:
-            OSError: If it cannot be started.
-        """
+        """Starts a program and returns a handle to it; raises an `OSError` if it cannot be started."""
         ...
 
     def wait(self) -> list[tuple[Hashable, Ending]]:
@@ -71,21 +57,12 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends what is still running, at once, and releases the backend."""
+        """Ends all running programs at once and releases the backend."""
         ...
 
 
-def open_backend(name: str, folder: Path, address: str | None = None) -> Backend:
-    """Opens the backend called `name`, importing its module.
-
-    Args:
-        name: A key of `BACKENDS`.
-        folder: The folder of all runs.
-        address: Address of the cluster, for a backend that has one.
-
-    Raises:
-        SvslError: If its package is not installed or its cluster cannot be reached.
-    """
+def open_backend(name: BackendName, folder: Path, address: str | None = None) -> Backend:
+    """Imports and opens the backend called `name` for the runs in `folder`; see `Backend`."""
     module, _, factory = BACKENDS[name].partition(":")
     backend: Backend = getattr(import_module(module), factory)(folder, address)
     return backend

@@ -1,7 +1,5 @@
 """Programs as processes on this machine."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -24,7 +22,7 @@ class LocalBackend:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def cores(self) -> Sequence[int]:
-        """One machine."""
+        """Cores of this machine."""
         return [available_cores()]
 
     def start(self, program: Program) -> int:
@@ -36,7 +34,7 @@ class LocalBackend:
                 stdout=log,
                 stderr=log,
                 env=os.environ | _ONE_THREAD,
-                start_new_session=True,  # Ctrl-C reaches only this process, which asks each program once
+                start_new_session=True,  # Ctrl-C reaches only this process, which then asks each program to stop
             )
         self._processes[process.pid] = process
         return process.pid
@@ -64,7 +62,7 @@ class LocalBackend:
 
 
 def ending(code: int) -> Ending:
-    """How a program with this exit code (negative: killed by a signal) ended."""
+    """Returns how a program with this exit code (negative: killed by a signal) ended."""
     if code < 0:
         return Ending("killed", signal.Signals(-code).name)
     return Ending({0: "finished", STOPPED: "stopped"}.get(code, "failed"))  # type: ignore[arg-type]

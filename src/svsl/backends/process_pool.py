@@ -1,7 +1,5 @@
 """A persistent pool of processes for jobs that run in Python. A process that dies is replaced."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
@@ -11,7 +9,7 @@ import traceback
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -23,13 +21,13 @@ from svsl.errors import SvslError
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-_MAX_DEATHS = 3  # of processes working on one job aalone, or still starting
+_MAX_DEATHS = 3  # of processes that work on one job alone, or are still starting
 _MAX_BUNDLE = 16
 _EXIT_S = 2.0
 
 
 def available_cores() -> int:
-    """Number of cores this process may use."""
+    """Returns the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -47,8 +45,8 @@ class _Worker:
     """A process, our end of its pipe, and its current jobs (None until it is ready)."""
 
     process: multiprocessing.process.BaseProcess
-    connection: Connection[Any, Any]
-    jobs: list[int] | None = field(default=None)
+    connection: "Connection[Any, Any]"
+    jobs: list[int] | None = None
 
 
 class ProcessPool(Generic[Job, Result]):
@@ -62,11 +60,7 @@ class ProcessPool(Generic[Job, Result]):
     """
 
     def __init__(
-        self,
-        name: str,
-        make: Callable[[], Callable[[Job], Result]],
-        describe: Callable[[Job], str],
-        workers: int,
+        self, name: str, make: Callable[[], Callable[[Job], Result]], describe: Callable[[Job], str], workers: int
     ) -> None:
         self.name, self.workers = name, workers
         self.replaced = 0
@@ -77,11 +71,7 @@ class ProcessPool(Generic[Job, Result]):
         weakref.finalize(self, _shut_down, self._workers)  # also at the end of the program
 
     def map(self, jobs: Sequence[Job]) -> list[Result]:
-        """The result of each job, in order.
-
-        Raises:
-            SvslError: If a job raises an exception or repeatedly kills its process.
-        """
+        """Returns the result of each job, in order; a job that raises an exception or kills its process is an error."""
         if self.workers == 0:
             return self._map_in_process(jobs)
         results: dict[int, Result] = {}
@@ -92,9 +82,13 @@ class ProcessPool(Generic[Job, Result]):
             while len(results) < len(jobs):
                 self._start_workers(len(queue))
                 self._assign(jobs, queue)
-                awaited = {w.connection: w for w in self._workers if w.jobs != []}
-                for connection in wait(list(awaited)):
-                    self._receive(awaited[connection], jobs, queue, results, deaths)  # type: ignore[index]
+                awaited = [worker for worker in self._workers if worker.jobs != []]
+                ready = wait([worker.connection for worker in awaited])
+                for worker in [w for w in awaited if w.connection in ready]:
+                    try:
+                        self._receive(worker, jobs, results)
+                    except (EOFError, OSError):
+                        self._remove_dead(worker, jobs, queue, deaths)
         except BaseException:  # also a second Ctrl-C: no process may continue with old jobs
             self.close()
             raise
@@ -117,9 +111,8 @@ class ProcessPool(Generic[Job, Result]):
         context = multiprocessing.get_context("spawn")
         for _ in range(min(self.workers - len(self._workers), waiting - free)):
             ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_run_worker, args=(theirs, self._make), name=f"svsl {self.name}", daemon=True
-            )
+            arguments = theirs, self._make
+            process = context.Process(target=_run_worker, args=arguments, name=f"svsl {self.name}", daemon=True)
             try:
                 with _interrupts_blocked():
                     process.start()
@@ -139,20 +132,9 @@ class ProcessPool(Generic[Job, Result]):
             with contextlib.suppress(OSError):  # it died while idle: receiving will fail
                 worker.connection.send([jobs[index] for index in worker.jobs])
 
-    def _receive(
-        self,
-        worker: _Worker,
-        jobs: Sequence[Job],
-        queue: deque[list[int]],
-        results: dict[int, Result],
-        deaths: Counter[int],
-    ) -> None:
-        """Receives a message of a worker: that it is ready, its results, or a failure; or finds that it is dead."""
-        try:
-            message: list[Result] | _Failure = worker.connection.recv()
-        except (EOFError, OSError):
-            self._remove_dead(worker, jobs, queue, deaths)
-            return
+    def _receive(self, worker: _Worker, jobs: Sequence[Job], results: dict[int, Result]) -> None:
+        """Receives a message: that the worker is ready (an empty list), its results, or a failure."""
+        message: list[Result] | _Failure = worker.connection.recv()
         indices = worker.jobs or []
         if isinstance(message, _Failure):
             raise self._error(message, jobs[indices[message.index]] if indices else None)
@@ -192,7 +174,7 @@ class ProcessPool(Generic[Job, Result]):
         return SvslError(f"{self.name} failed: {failure.text}{place}")
 
 
-def _run_worker(connection: Connection[Any, Any], make: Callable[[], Callable[[Any], Any]]) -> None:
+def _run_worker(connection: "Connection[Any, Any]", make: Callable[[], Callable[[Any], Any]]) -> None:
     """Runs in a process until the other end of its pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent decides
     with contextlib.suppress(EOFError, OSError):
@@ -206,7 +188,7 @@ def _run_worker(connection: Connection[Any, Any], make: Callable[[], Callable[[A
 
 
 def _run_jobs(run: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result] | _Failure:
-    """The results of jobs, or the first exception."""
+    """Returns the results of the jobs, or the first failure."""
     results: list[Result] = []
     for index, job in enumerate(jobs):
         try:

@@ -1,7 +1,5 @@
 """Programs and function calls on a Ray cluster; imported only on request."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -30,11 +28,7 @@ _STOP_FILE = ".stop"
 
 @contextlib.contextmanager
 def connected(address: str | None) -> Iterator[None]:
-    """Connects to the cluster at `address` or RAY_ADDRESS, or starts one on this machine; keeps an open connection.
-
-    Raises:
-        SvslError: If the cluster cannot be reached.
-    """
+    """Connects to the cluster at `address` or RAY_ADDRESS, or starts one on this machine; keeps an open connection."""
     if ray.is_initialized():
         yield
         return
@@ -57,11 +51,11 @@ def connected(address: str | None) -> Iterator[None]:
 
 def _check_reachable(address: str) -> None:
     """Fails fast if the cluster is unreachable; Ray itself would wait for minutes."""
+    if address == "auto":
+        return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdigit()):
-        if address != "auto":
-            raise SvslError(f"Ray address: expected HOST:PORT, ray://HOST:PORT or auto, got {address!r}")
-        return
+        raise SvslError(f"Ray address: expected HOST:PORT, ray://HOST:PORT or auto, got {address!r}")
     try:
         socket.create_connection((host, int(port)), timeout=_REACH_S).close()
     except OSError as error:
@@ -78,16 +72,13 @@ class RemoteFunction:
         self._function, self._remote = function, ray.remote(num_cpus=1, max_retries=-1)(_call)
 
     def map(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The result of each call, given its arguments, in order."""
+        """Returns the result of each call, given its arguments, in order."""
         results: list[Any] = ray.get([self._remote.remote(os.getcwd(), self._function, *args) for args in calls])
         return results
 
 
 class RayBackend:
-    """Runs each program as a Ray task; see `Backend`.
-
-    A task whose node is lost is started again elsewhere by Ray. A file in the shared folder asks all of them to stop.
-    """
+    """Runs each program as a Ray task, which Ray restarts if its node is lost; a file in `folder` stops all of them."""
 
     def __init__(self, folder: Path, address: str | None = None) -> None:
         self._stop_file = folder.absolute() / _STOP_FILE
@@ -97,7 +88,7 @@ class RayBackend:
         self._connection.enter_context(connected(address))
 
     def cores(self) -> Sequence[int]:
-        """The cluster's living nodes."""
+        """Cores of each living node."""
         alive = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
         return [int(node["Resources"].get("CPU", 0.0)) for node in alive]
 

@@ -1,13 +1,14 @@
-"""How long something takes."""
-
-from __future__ import annotations
+"""How long a function takes."""
 
 import time
 from collections.abc import Callable
+from typing import Any
+
+Timing = dict[str, Any]  # a measurement in the JSON of `svsl bench`: numbers by name, with the unit in the name
 
 
 def best_ms(work: Callable[[], object], calls: int, repeats: int = 3) -> float:
-    """Milliseconds per call: the best of some repeats of `calls` calls, after one call to warm up."""
+    """Returns milliseconds per call: the best of `repeats` series of `calls` calls, after one call to warm up."""
     best = float("inf")
     work()
     for _ in range(repeats):

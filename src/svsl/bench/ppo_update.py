@@ -1,10 +1,7 @@
 """PPO's update in NumPy beside `stable_baselines3.PPO.train`: the reason the former exists."""
 
-from __future__ import annotations
-
 import copy
 from importlib.util import find_spec
-from typing import TypedDict
 
 from svsl.bench import clock
 from svsl.learners.ppo.config import PPOConfig
@@ -14,17 +11,8 @@ from svsl.model.random import stream
 _STEPS = 2048  # of the rollout; a multiple of the batch
 
 
-class PPOTiming(TypedDict):
-    """Milliseconds of a gradient step on the same rollout."""
-
-    batch: int
-    step_ms: float
-    stable_baselines3_step_ms: float
-    ratio: float
-
-
-def time_ppo_update() -> PPOTiming | None:
-    """Times both updates on one rollout of the reacher; None where the extra `svsl[ppo]` is not installed."""
+def time_ppo_update() -> clock.Timing | None:
+    """Times a gradient step of both on one rollout of the reacher; None if the extra `svsl[ppo]` is not installed."""
     if find_spec("torch") is None or find_spec("stable_baselines3") is None:
         return None
     import torch

@@ -5,8 +5,6 @@ textbook formula, and the trust region's dual minimised by L-BFGS-B. It shares n
 the oracle of the tests and the yardstick "straightforward reference" of `svsl bench`. Nothing else imports it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -78,16 +76,8 @@ def fit_quadratic_raw(
     The regression is done in whitened coordinates, `y` by the component's own `N(gain x + bias, cov)` and `x` by its
     sample mean and covariance, on standardised features; the result is in raw coordinates.
 
-    Args:
-        x: `(n, dx)`; `dx` may be 0.
-        y: `(n, dy)`.
-        targets: `(n,)`.
-        gain: `(dy, dx)`.
-        bias: `(dy,)`.
-        cov: `(dy, dy)`.
-
-    Returns:
-        `Q (dy, dy)`, `A (dy, dx)` and `b (dy,)`.
+    Takes `x (n, dx)` (`dx` may be 0), `y (n, dy)`, `targets (n,)`, `gain (dy, dx)`, `bias (dy,)` and `cov (dy, dy)`;
+    returns `Q (dy, dy)`, `A (dy, dx)` and `b (dy,)`.
     """
     dim_y, dim = y.shape[1], y.shape[1] + x.shape[1]
     y_map = np.linalg.inv(np.linalg.cholesky(cov))
@@ -134,19 +124,9 @@ def gaussian_step_raw(
     its mean moves by `F^-1` times the model's gradient at the old mean. `eta` minimises the convex dual, whose
     derivative is `kl_bound - KL`.
 
-    Args:
-        gain: `(dy, dx)`, of the old distribution, as are `bias (dy,)` and `cov (dy, dy)`.
-        bias: See `gain`.
-        cov: See `gain`.
-        q: `(dy, dy)`, of the model `-1/2 y^T Q y + y^T (A x + b)`, as are `a (dy, dx)` and `b (dy,)`.
-        a: See `q`.
-        b: See `q`.
-        contexts: `(n, dx)`, over which the model and the divergence are averaged.
-        entropy_coef: Weight of the entropy.
-        kl_bound: Bound on the divergence.
-
-    Returns:
-        The new gain, bias and covariance.
+    The old distribution has `gain (dy, dx)`, `bias (dy,)` and `cov (dy, dy)`; the model `-1/2 y^T Q y + y^T (A x + b)`
+    has `q (dy, dy)`, `a (dy, dx)` and `b (dy,)`; it and the divergence are averaged over `contexts (n, dx)`. Returns
+    the new gain, bias and covariance.
     """
     dim, precision = len(bias), np.linalg.inv(cov)
     log_det_cov: float = np.linalg.slogdet(cov)[1]
@@ -239,21 +219,9 @@ def update_components(
 ) -> list[Component]:
     """One iteration for the components `index`: their context steps, then their expert steps.
 
-    Args:
-        components: All components.
-        log_weights: `(K,)`.
-        index: The components to update.
-        context_samples: The episodes of each of them for the context step.
-        expert_samples: The episodes of each of them for the expert step.
-        alpha: Entropy bonus of the experts.
-        beta: Entropy bonus of the context distributions.
-        kl_context: KL bound of a context step.
-        kl_expert: KL bound of an expert step.
-        context_scale: `(dc,)`, the unit of `std_limits`.
-        std_limits: Lowest and highest standard deviation of a context distribution.
-
-    Returns:
-        All components, those of `index` updated.
+    There is one element of `context_samples` and `expert_samples` for each component of `index`. `std_limits` are the
+    lowest and the highest standard deviation of a context distribution, in units of `context_scale (dc,)`. Returns all
+    components, those of `index` updated.
     """
     moved = list(components)
     for o, samples in zip(index, context_samples, strict=True):

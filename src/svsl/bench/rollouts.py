@@ -1,8 +1,6 @@
-"""The tasks' episodes: simulated ones beside bare MuJoCo."""
+"""The speed of the tasks' episodes; of simulated ones, beside bare MuJoCo."""
 
-from __future__ import annotations
-
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -16,29 +14,17 @@ from svsl.tasks.registry import make_task
 BATCH = 81  # episodes of an expert's update on the planar reacher
 
 
-class RolloutTiming(TypedDict):
-    """`evaluate` of a simulated task beside bare MuJoCo stepping the same number of steps on the same threads."""
-
-    task: str
-    workers: int
-    batch: int
-    episodes_per_s: float
-    share_of_bare: float
-    us_per_step: float
-
-
 def time_task(task: Task) -> float:
-    """Episodes per second of a task without a simulator."""
+    """Returns the episodes per second of a task without a simulator."""
     rng = stream(0, 2)
     contexts = rng.uniform(task.context_low, task.context_high, (BATCH, len(task.context_low)))
     parameters = rng.standard_normal((BATCH, task.parameter_dim))
     return BATCH / clock.best_ms(lambda: task.evaluate(contexts, parameters, rng), 100) * 1e3
 
 
-def time_rollouts(name: str) -> list[RolloutTiming]:
+def time_rollouts(name: str) -> list[clock.Timing]:
     """Times valid episodes of the initial search distribution of a task with a `simulator`."""
-    task = make_task(name)
-    rng = stream(0, 4)
+    task, rng = make_task(name), stream(0, 4)
     factor = np.linalg.cholesky(task.initial_cov)
     contexts = rng.uniform(task.context_low, task.context_high, (1024, len(task.context_low)))
     parameters = task.initial_mean + rng.standard_normal((1024, task.parameter_dim)) @ factor.T
@@ -49,7 +35,8 @@ def time_rollouts(name: str) -> list[RolloutTiming]:
     return [_time_rollout(task, name, contexts[:batch], parameters[:batch], workers) for workers, batch in cases]
 
 
-def _time_rollout(task: Any, name: str, contexts: Array, parameters: Array, workers: int) -> RolloutTiming:
+def _time_rollout(task: Any, name: str, contexts: Array, parameters: Array, workers: int) -> clock.Timing:
+    """Times `evaluate` beside bare MuJoCo, which runs the same number of steps on the same threads."""
     simulator, rng, count = task.simulator, stream(0, 5), len(contexts)
     simulator.workers = workers
     calls: list[tuple[Array, Array]] = []

@@ -1,20 +1,18 @@
 """Everything `svsl bench` measures on this machine, as ratios measured side by side in one run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
 
 from rich.table import Table
 
-from svsl.bench.ppo_update import PPOTiming, time_ppo_update
-from svsl.bench.rollouts import BATCH, RolloutTiming, time_rollouts, time_task
-from svsl.bench.updates import TASK, BaselineTiming, UpdateTiming, time_baseline, time_library, time_updates
+from svsl.bench.clock import Timing
+from svsl.bench.ppo_update import time_ppo_update
+from svsl.bench.rollouts import BATCH, time_rollouts, time_task
+from svsl.bench.updates import TASK, time_baseline, time_library, time_updates
 from svsl.model.library import SkillLibrary
 from svsl.runs.training import numeric_settings
 from svsl.show.tables import print_table
@@ -24,30 +22,7 @@ COMPONENT_COUNTS = (10, 20, 40, 60)
 SIMULATED_TASKS = ("beer-pong", "table-tennis")
 
 
-class FullRun(TypedDict):
-    """The paper's whole planar reacher as one process."""
-
-    cpu_s: float
-    wall_s: float
-    peak_memory_mb: float
-    episodes: int
-
-
-class BenchResult(TypedDict):
-    """Everything `svsl bench` measures; `ppo` is None without the extra `svsl[ppo]`, `full` by default."""
-
-    updates: list[UpdateTiming]
-    baselines: list[BaselineTiming]
-    growth: float
-    linear_growth: float
-    episodes_per_s: float
-    library_sample_us: float
-    rollouts: list[RolloutTiming]
-    ppo: PPOTiming | None
-    full: FullRun | None
-
-
-def run(full: bool = False) -> BenchResult:
+def run(full: bool = False) -> Timing:
     """Measures everything; `full` also trains the paper's planar reacher in a separate process."""
     task = make_task(TASK)
     with numeric_settings():
@@ -65,7 +40,7 @@ def run(full: bool = False) -> BenchResult:
         }
 
 
-def show(result: BenchResult) -> None:
+def show(result: Timing) -> None:
     """Prints the result as tables."""
     _print_table(
         "Updates of one iteration in ms, and how many times longer the straightforward reference takes",
@@ -114,7 +89,8 @@ def _print_table(title: str, columns: Sequence[str], cells: str, rows: Sequence[
     print_table(table)
 
 
-def _full_run() -> FullRun:
+def _full_run() -> Timing:
+    """Trains the paper's planar reacher in one process."""
     import resource  # POSIX only, as is this measurement
 
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()

@@ -1,11 +1,10 @@
-"""The learners' updates: SVSL's beside the straightforward reference, the baselines' beside SVSL's."""
-
-from __future__ import annotations
+"""The speed of the learners' updates: SVSL's beside the straightforward reference, the baselines' beside SVSL's."""
 
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypedDict
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -23,48 +22,21 @@ from svsl.tasks.base import Task
 TASK = "planar-reacher"
 
 
-class UpdateTiming(TypedDict):
-    """Milliseconds of the updates with a number of components; the reference does the same updates."""
-
-    components: int
-    newest_ms: float
-    all_ms: float
-    reference_newest_ms: float
-    reference_all_ms: float
-    ratio_newest: float
-    ratio_all: float
-    ratio: float
-    iteration_ms: float
-
-
-class BaselineTiming(TypedDict):
-    """One iteration of a baseline at the paper's size beside SVSL's update of all components, without episodes."""
-
-    learner: str
-    components: int
-    iteration_ms: float
-    times_all: float
-
-
-def time_updates(task: Task, count: int) -> UpdateTiming:
-    """Times the updates of the newest and of all `count` components, and whole iterations."""
+def time_updates(task: Task, count: int) -> clock.Timing:
+    """Times the updates of the newest and of all `count` components, the same by the reference, and iterations."""
     learner = _learner(task, count)
     newest, everyone = np.arange(count - 1, count), np.arange(count)
     start = learner._current
 
-    def fast(index: IntArray) -> Callable[[], None]:
-        def update() -> None:
-            learner._mixture = start
-            learner._update_contexts(index)
-            learner._update_experts(index)
-
-        return update
+    def fast(index: IntArray) -> None:
+        learner._mixture = start
+        learner._update_contexts(index)
+        learner._update_experts(index)
 
     def slow(index: IntArray) -> Callable[[], object]:
-        arguments = _reference_arguments(learner, index)
-        return lambda: reference.update_components(**arguments)
+        return partial(reference.update_components, **_reference_arguments(learner, index))
 
-    newest_ms, all_ms = clock.best_ms(fast(newest), 50), clock.best_ms(fast(everyone), 5)
+    newest_ms, all_ms = clock.best_ms(lambda: fast(newest), 50), clock.best_ms(lambda: fast(everyone), 5)
     reference_newest_ms, reference_all_ms = clock.best_ms(slow(newest), 5), clock.best_ms(slow(everyone), 1)
     learner._mixture, every = start, learner.config.finetune_every
 
@@ -86,11 +58,14 @@ def time_updates(task: Task, count: int) -> UpdateTiming:
     }
 
 
-def time_baseline(task: Task, name: str, all_ms: float) -> BaselineTiming:
-    """Times the best of five iterations, once the history is full and before components are deleted."""
+def time_baseline(task: Task, name: str, all_ms: float) -> clock.Timing:
+    """Times an iteration of a baseline without its episodes; `all_ms` is SVSL's update of all components.
+
+    It is the best of five, once the history is full and before components are deleted.
+    """
     config = find_preset(TASK, name).settings
     assert isinstance(config, FixedMixtureConfig)
-    learner = make_learner(name, config, _space(task), stream(0, 0))
+    learner = make_learner(name, config, SearchSpace.of(task), stream(0, 0))
     for _ in range(config.history):
         _iterate(learner, task)
     best = np.inf
@@ -106,7 +81,7 @@ def time_baseline(task: Task, name: str, all_ms: float) -> BaselineTiming:
 
 
 def time_library(task: Task, count: int) -> float:
-    """Microseconds to sample a skill for one context from a library of `count` components."""
+    """Returns the microseconds to sample a skill for one context from a library of `count` components."""
     mixture = _learner(task, count)._current
     library = SkillLibrary(mixture, np.asarray(task.context_low), np.asarray(task.context_high))
     context, rng = np.array([5.0, 1.0]), stream(0, 3)
@@ -114,19 +89,15 @@ def time_library(task: Task, count: int) -> float:
 
 
 def _learner(task: Task, count: int) -> SVSL:
-    """A learner with the paper's settings and `count` briefly trained components, still training the newest."""
+    """Returns a learner with the paper's settings and `count` briefly trained components, still training the newest."""
     config = find_preset(TASK).settings
     assert isinstance(config, SVSLConfig)
     brief = replace(config, components=count, iterations=5, delete_factor=None)
-    learner = SVSL(brief, _space(task), stream(0, 0))
+    learner = SVSL(brief, SearchSpace.of(task), stream(0, 0))
     while learner.component < count or learner.stage == "fill":
         _iterate(learner, task)
     learner.schedule = Schedule(replace(learner.config, iterations=1_000_000))
     return learner
-
-
-def _space(task: Task) -> SearchSpace:
-    return SearchSpace(np.asarray(task.context_low), np.asarray(task.context_high), task.initial_mean, task.initial_cov)
 
 
 def _iterate(learner: Learner, task: Task) -> None:

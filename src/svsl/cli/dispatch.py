@@ -1,7 +1,5 @@
 """The command line: `svsl COMMAND ...`. Each command is a module of `svsl.cli.commands`."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import sys
@@ -9,15 +7,16 @@ from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 
-from svsl.cli.parsing import first_line
+from svsl.cli.parsing import first_line, parse
 from svsl.errors import SvslError, complain
 from svsl.model.version import __version__
 
-# in the order of `svsl --help`; `svsl NAME` is the module `svsl.cli.commands.NAME`, its `Options` and its `main`
+# in the order of `svsl --help`
 COMMANDS = (
     "train", "resume", "extend", "eval", "plot", "compare", "reproduce", "view", "video",
     "prune", "merge", "export", "bench", "tasks", "check-task",
 )  # fmt: skip
+_PARSE_THEMSELVES = ("train", "extend", "check-task", "reproduce")  # their `main` is given the arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,8 +48,9 @@ def _dispatch(args: list[str]) -> int:
         close_matches = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close_matches[0]}?" if close_matches else f"commands: {', '.join(COMMANDS)}"
         raise SvslError(f"unknown command {name!r}; {hint}")
-    code: int = _module(name).main(args[1:])
-    return code
+    module = _module(name)
+    code = module.main(args[1:] if name in _PARSE_THEMSELVES else parse(module.Options, args[1:], f"svsl {name}"))
+    return code or 0
 
 
 def _module(command: str) -> ModuleType:

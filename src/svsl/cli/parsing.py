@@ -1,11 +1,10 @@
 """Parsing shared by all commands: flags become a dataclass, a user's mistake one line."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import io
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,9 +15,16 @@ import tyro
 
 from svsl.errors import SvslError
 
+
+def _several(metavar: str) -> Any:
+    return tyro.conf.arg(metavar=f"{metavar} [{metavar} ...]", help_behavior_hint="(required)")
+
+
 T = TypeVar("T")
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME")]
+Folders = Annotated[tuple[Path, ...], tyro.conf.Positional, _several("RUN")]
+SourceName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME")]
+SourceNames = Annotated[tuple[str, ...], tyro.conf.Positional, _several("RUN_OR_NAME")]
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 _CONFIG = (tyro.conf.OmitArgPrefixes,)
@@ -34,7 +40,7 @@ def parse(
 ) -> T:
     """Parses flags with tyro; a mistake is reported in one line instead of tyro's box.
 
-    `old_names` maps former names of settings, which are accepted as well, to their names.
+    `old_names` maps former names of settings, which are still accepted, to the current ones.
     """
     with _one_line_errors(prog):
         return tyro.cli(kind, args=_with_new_names(args, old_names), prog=prog, config=_CONFIG)
@@ -51,14 +57,8 @@ def split_first(
 ) -> tuple[str, list[str]]:
     """Splits off the argument that decides which flags exist, and so must come before them.
 
-    Args:
-        args: All arguments of the command.
-        prog: The command and the argument's name, such as `svsl train TASK`.
-        complaint: The error message if the first argument is a flag or missing.
-        help_flags: Creates the flags that `--help` shows without that argument.
-
-    Raises:
-        SvslError: If the first argument is a flag or missing.
+    Without it, `--help` shows the flags that `help_flags()` returns; anything else is an error with the message
+    `complaint`. `prog` is the command and the argument's name, such as `svsl train TASK`.
     """
     if args and not args[0].startswith("-"):
         return args[0], list(args[1:])
@@ -67,23 +67,16 @@ def split_first(
     raise SvslError(complaint)
 
 
-def require_at_least(low: int, **settings: float | None) -> None:
-    """Rejects settings below `low`; None is accepted.
-
-    Raises:
-        SvslError: If a setting is below `low` or NaN.
-    """
+def require_range(low: float, high: float = math.inf, **settings: float | None) -> None:
+    """Rejects settings below `low` or above `high`, and NaN; None is accepted."""
+    expected = f"at least {low}" if high == math.inf else f"{low} to {high}"
     for name, value in settings.items():
-        if value is not None and not value >= low:  # true for NaN
-            raise SvslError(f"setting {name}: expected at least {low}, got {value}")
+        if value is not None and not low <= value <= high:
+            raise SvslError(f"setting {name}: expected {expected}, got {value}")
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
-    """Rejects an output file that exists, before any work is done.
-
-    Raises:
-        SvslError: If `path` exists and must not be replaced.
-    """
+    """Rejects an output file that exists, before any work is done; `overwrite` allows to replace a file."""
     if path.is_dir() or (path.exists() and not overwrite):
         raise SvslError(f"{path} already exists; choose another --out" + ("" if path.is_dir() else " or --overwrite"))
 

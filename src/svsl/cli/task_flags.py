@@ -1,7 +1,5 @@
 """The options of a task and the settings of a learner as flags."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import operator
@@ -20,14 +18,8 @@ from svsl.tasks.registry import default_options, task_factory
 def task_option_flags(task: str | None, *others: Any) -> Any:
     """Returns the options of the task's factory as a `TypedDict`, documented by the factory's docstring.
 
-    None of its keys is required: parsed without defaults, it holds only the options that were given.
-
-    Args:
-        task: Name of the task; None for no options.
-        *others: Dataclasses of the other flags of the command.
-
-    Raises:
-        SvslError: If the task does not exist, or one of its options has no default or the name of another flag.
+    None of its keys is required: parsed without defaults, it holds only the options that were given. `task` is None for
+    no options; `others` are the dataclasses of the command's other flags, whose names an option must not have.
     """
     taken = {f.name for other in others for f in fields(other)}
     kinds: dict[str, Any] = {}
@@ -51,14 +43,10 @@ def task_option_flags(task: str | None, *others: Any) -> Any:
 def training_flags(
     run: Any, settings: LearnerConfig, task: str | None, task_options: Mapping[str, object], description: str
 ) -> type[Any]:
-    """Returns a dataclass of all flags of a command that trains: `run`, `settings` and `task`.
+    """Returns a dataclass of all flags of a command that trains, documented by `description`.
 
-    Args:
-        run: The command's own flags, with their defaults.
-        settings: Defaults of the learner's settings.
-        task: Name of the task; without it there are no task options.
-        task_options: Defaults of the task's options where they differ from the task's own.
-        description: The start of the help text.
+    Its fields are the command's own flags `run` and the learner's `settings`, both given with their defaults, and the
+    options of the `task`, if there is one; `task_options` are defaults that differ from the task's own.
     """
     options = task_option_flags(task, run, settings)
     defaults = {**(default_options(task) if task else {}), **task_options}

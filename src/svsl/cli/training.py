@@ -1,14 +1,12 @@
 """Training a run from the command line, shared by `svsl train`, `svsl resume` and `svsl extend`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
 
+from svsl.backends.base import BackendName
 from svsl.cli.commands.eval import show_evaluation
-from svsl.cli.parsing import Switch, require_at_least
+from svsl.cli.parsing import Switch, require_range
 from svsl.errors import complain
 from svsl.runs.config import RunConfig
 from svsl.runs.evaluation import evaluate_run
@@ -20,7 +18,7 @@ _NOTABLE_LOSS = 0.05  # drop of the success rate that is worth a warning
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """How a run is trained; nothing here changes what it learns."""
+    """How a run is trained; none of these options changes what it learns."""
 
     quiet: Switch = False
     """Show no progress and no results."""
@@ -28,26 +26,19 @@ class TrainingOptions:
     """Seconds between checkpoints."""
     workers: int | None = None
     """Threads or processes of a simulated task (default: all cores). The result does not depend on it."""
-    backend: Literal["local", "ray"] = "local"
+    backend: BackendName = "local"
     """Where episodes run: on this machine, or spread over a Ray cluster."""
     ray_address: str | None = None
     """Address of the Ray cluster (default: the environment variable RAY_ADDRESS, or a new local Ray instance)."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, checkpoint_s=self.checkpoint_s, workers=self.workers)
+        require_range(0, checkpoint_s=self.checkpoint_s, workers=self.workers)
 
 
 def train_run(options: TrainingOptions, config: RunConfig, task: Task, open_run: Callable[[], Run]) -> int:
-    """Trains a run until it is finished or Ctrl-C, then prints its evaluation and draws its figures.
+    """Trains a run until it is finished or Ctrl-C, prints its evaluation, draws its figures and returns the exit code.
 
-    Args:
-        options: How to train.
-        config: Configuration of the run.
-        task: The run's task, for training, evaluation and figures.
-        open_run: Opens or creates the run folder; called once the cluster, if there is one, is connected.
-
-    Returns:
-        The exit code.
+    `open_run` opens or creates the run folder; it is called once the cluster, if there is one, is connected.
     """
     from svsl.runs.training import Trainer, stop_on_signals
     from svsl.show.progress import ProgressDisplay

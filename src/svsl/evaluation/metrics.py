@@ -1,7 +1,5 @@
 """Metrics of a library on a task; `METRICS` names them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,9 +23,6 @@ def is_active(gating: Array) -> BoolArray:
     it, the highest one there.
     """
     return np.asarray(gating >= np.minimum(ACTIVE_PROBABILITY, gating.max(axis=-1, keepdims=True)))
-
-
-# ---- executions -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -99,9 +94,6 @@ def success_map(
     valid = valid_contexts(task, contexts).reshape(repeats, cells, cells)
     total = np.where(valid, expected.reshape(repeats, cells, cells), 0.0).sum(axis=0)
     return np.where(valid.any(axis=0), total / np.maximum(valid.sum(axis=0), 1), np.nan)
-
-
-# ---- the repertoire -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -188,9 +180,13 @@ def success_without_top(repertoire: Repertoire) -> float:
         return 0.0
     rest = repertoire.gating.copy()
     rest[np.arange(len(rest)), rest.argmax(axis=1)] = 0.0
-    total = rest.sum(axis=1)
-    expected = (rest * repertoire.success).sum(axis=1) / np.where(total > 0, total, 1.0)
-    return float(expected.mean())
+    return expected_success(rest, repertoire.success)
+
+
+def expected_success(gating: Array, success: BoolArray) -> float:
+    """Mean over contexts of the success of a component drawn by the renormalised gating; both `(n, K)`."""
+    total = gating.sum(axis=1)
+    return float(((gating * success).sum(axis=1) / np.where(total > 0, total, 1.0)).mean())
 
 
 def _entropy(probabilities: Array) -> Array:
@@ -198,26 +194,15 @@ def _entropy(probabilities: Array) -> Array:
     return -(probabilities * np.log(np.where(probabilities > 0, probabilities, 1.0))).sum(axis=-1)
 
 
-# ---- all metrics ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Trial:
-    """All executions from which the metrics of a library are computed.
-
-    Attributes:
-        execution: On `n` fresh uniform contexts.
-        gating: `(n, K)` in the same contexts.
-        most_probable: Outcome of the mean of the most probable component, in the same contexts.
-        entropies: Of `pi(theta|c)`, in the first of these contexts.
-        repertoire: In the first of these contexts.
-    """
+    """All executions from which the metrics of a library are computed, in `n` fresh uniform contexts."""
 
     execution: Execution
-    gating: Array
-    most_probable: Outcome
-    entropies: Array
-    repertoire: Repertoire
+    gating: Array  # (n, K)
+    most_probable: Outcome  # of the mean of the most probable component
+    entropies: Array  # of pi(theta|c) in the first contexts
+    repertoire: Repertoire  # in the first contexts
 
 
 METRICS: dict[str, Callable[[Trial], float | None]] = {
@@ -256,9 +241,6 @@ def run_trial(library: SkillLibrary, task: Task, rng: np.random.Generator, conte
 
 def diagnostics(trial: Trial) -> dict[str, float]:
     """Means of the task's named diagnostics, executing component means, where they are defined."""
-    numeric = {name: v for name, v in trial.execution.mean.info.items() if v.dtype.kind in "biuf" and v.ndim == 1}
-    return {
-        name: float(np.nanmean(values))
-        for name, values in ((name, np.asarray(v, dtype=np.float64)) for name, v in numeric.items())
-        if np.isfinite(values).any()
-    }
+    info = trial.execution.mean.info
+    numeric = {name: v.astype(np.float64) for name, v in info.items() if v.dtype.kind in "biuf" and v.ndim == 1}
+    return {name: float(np.nanmean(v)) for name, v in numeric.items() if np.isfinite(v).any()}

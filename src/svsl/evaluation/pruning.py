@@ -1,10 +1,8 @@
-"""Selecting the components a library needs."""
-
-from __future__ import annotations
+"""Selection of the components a library needs."""
 
 import numpy as np
 
-from svsl.evaluation.metrics import Repertoire
+from svsl.evaluation.metrics import Repertoire, expected_success
 from svsl.model.gaussians import BoolArray, IntArray
 
 
@@ -18,15 +16,17 @@ def needed_components(repertoire: Repertoire, tolerance: float = 0.0) -> IntArra
 
     Args:
         repertoire: Every component's outcome in a sample of contexts.
-        tolerance: Share of the solutions, and of all contexts in expected success, that may be lost in total.
+        tolerance: Share of the solutions, and absolute loss of expected success, allowed in total.
     """
-    solutions = _solutions(repertoire)
-    kept = np.arange(repertoire.gating.shape[1])
+    gating, success, solutions = repertoire.gating, repertoire.success, _solutions(repertoire)
+    kept = np.arange(gating.shape[1])
     min_solutions = (1 - tolerance) * solutions.any(axis=1).sum()
-    min_success = _expected_success(repertoire, kept) - tolerance
+    min_success = expected_success(gating, success) - tolerance
     while len(kept) > 1:
         candidates = [np.delete(kept, position) for position in range(len(kept))]
-        scores = [(int(solutions[:, c].any(axis=1).sum()), _expected_success(repertoire, c)) for c in candidates]
+        scores = [
+            (int(solutions[:, c].any(axis=1).sum()), expected_success(gating[:, c], success[:, c])) for c in candidates
+        ]
         best = max(range(len(candidates)), key=lambda position: scores[position])
         if scores[best][0] < min_solutions or scores[best][1] < min_success - 1e-12:
             break
@@ -40,10 +40,3 @@ def _solutions(repertoire: Repertoire) -> BoolArray:
         return repertoire.success
     names = np.unique(repertoire.modes)
     return np.concatenate([repertoire.success & (repertoire.modes == name) for name in names])
-
-
-def _expected_success(repertoire: Repertoire, kept: IntArray) -> float:
-    gating = repertoire.gating[:, kept]
-    total = gating.sum(axis=1)
-    share = (gating * repertoire.success[:, kept]).sum(axis=1) / np.where(total > 0, total, 1.0)
-    return float(share.mean())

@@ -1,10 +1,8 @@
 """The evaluation of a library or a policy as one value."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True)
@@ -14,14 +12,14 @@ class Evaluation:
     Attributes:
         task: Name of the task.
         learner: Name of the learner, None if unknown.
-        seed: Seed of the run, from which the randomness of the evaluation is derived.
+        seed: Seed of the run; also seeds the evaluation.
         finished: Whether training was finished.
         components: Number of components; None for a step-based policy.
-        episodes: Episodes of the training.
-        episodes_simulated: Those of them that were simulated.
+        episodes: Training episodes.
+        episodes_simulated: How many of them were simulated.
         wall_s: Training time, None if unknown.
         metrics: See `svsl.evaluation.metrics.METRICS`; None for a metric that the task does not define.
-        diagnostics: The task's own; None for a step-based policy.
+        diagnostics: The task's diagnostics, by name; None for a step-based policy.
     """
 
     task: str
@@ -36,7 +34,7 @@ class Evaluation:
     diagnostics: Mapping[str, float] | None = None
 
     def to_json(self) -> dict[str, object]:
-        """The evaluation as one JSON object, the metrics among the other keys."""
+        """Returns the evaluation as one JSON object, the metrics among the other keys."""
         values: dict[str, object] = {f.name: getattr(self, f.name) for f in fields(self)[:-2]}
         if self.components is None:
             del values["components"]
@@ -44,19 +42,15 @@ class Evaluation:
         return values if self.diagnostics is None else {**values, "diagnostics": dict(self.diagnostics)}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
-        """Reads what `to_json` returned.
-
-        Raises:
-            KeyError: If a value is missing.
-        """
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Reads what `to_json` returned; raises a `KeyError` if a value is missing."""
         own = {f.name: values[f.name] for f in fields(cls)[:-2] if f.name != "components"}
         metrics = {name: value for name, value in values.items() if name not in {f.name for f in fields(cls)}}
         return cls(**own, components=values.get("components"), metrics=metrics, diagnostics=values.get("diagnostics"))
 
     @property
     def numbers(self) -> dict[str, float | None]:
-        """All numbers by name, as tables want them: sizes, metrics and diagnostics."""
+        """All numbers by name: sizes, metrics and diagnostics."""
         sizes = {} if self.components is None else {"components": self.components}
         sizes |= {"episodes": self.episodes, "episodes_simulated": self.episodes_simulated}
         return {**sizes, "wall_s": self.wall_s, **self.metrics, **(self.diagnostics or {})}

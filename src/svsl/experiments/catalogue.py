@@ -1,36 +1,22 @@
 """The experiments of the paper as data: what is trained, how often, which figures, and what the paper claims."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from svsl.errors import SvslError
-from svsl.learners import base
+from svsl.learners.base import shrunk
 from svsl.runs.config import RunConfig, make_config
-
-EVALUATION_CONTEXTS = 2000
-_LEAST = {"test_contexts": 50, "evaluation_contexts": 200, "seeds": 2}
 
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """One side of a comparison.
+    """One side of a comparison; its settings and task options change those of the preset."""
 
-    Attributes:
-        label: Its name in folders, tables and figures.
-        task: Name of the task.
-        learner: Name of the learner.
-        preset: Name of the preset (default: the task's first, the paper's).
-        settings: Changes to the preset's settings.
-        task_options: Changes to the preset's task options.
-    """
-
-    label: str
+    label: str  # its name in folders, tables and figures
     task: str
     learner: str
-    preset: str | None = None
+    preset: str | None = None  # default: the task's first, the paper's
     settings: Mapping[str, Any] = field(default_factory=dict)
     task_options: Mapping[str, object] = field(default_factory=dict)
 
@@ -48,11 +34,8 @@ class Experiment:
     """A comparison of several arms.
 
     Attributes:
-        title: One line.
-        arms: What is compared.
         seeds: Seeds per arm at full size.
-        claims: The paper's claims.
-        figures: Names in `svsl.experiments.report.FIGURES`.
+        figures: Names in `svsl.experiments.report.FIGURES`, and `modes` for the table of successful modes.
         metrics: Metrics in the table.
         panels: Task option whose values get separate panels of learning curves.
         equal_budgets: Give every other learner as many episodes as svsl plans, instead of its preset's.
@@ -186,54 +169,32 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def find_experiment(name: str) -> Experiment:
-    """Returns the experiment called `name`.
-
-    Raises:
-        SvslError: If it does not exist.
-    """
+    """Returns the experiment called `name`."""
     if name not in EXPERIMENTS:
         raise SvslError(f"unknown experiment {name!r}; experiments: {', '.join(EXPERIMENTS)} (see --list)")
     return EXPERIMENTS[name]
 
 
-def shrunk(full: int, scale: float, kind: str, power: float = 0.5) -> int:
-    """`full` times a power of the scale, not below what makes sense, not above `full`."""
-    return base.shrunk(full, scale, _LEAST[kind], power)
-
-
 def seeds_of(experiment: Experiment, scale: float) -> int:
-    """Default number of seeds: the paper's at full size, fewer (at least two) at a smaller scale."""
-    return shrunk(experiment.seeds, scale, "seeds", 1.0)
+    """Returns the default number of seeds: the paper's at full size, fewer (at least two) at a smaller scale."""
+    return shrunk(experiment.seeds, scale, 2)
 
 
 def plan(experiment: Experiment, seeds: int, scale: float) -> dict[Arm, list[RunConfig]]:
-    """The configurations of all runs.
-
-    Raises:
-        SvslError: If a task, a learner or a preset does not exist.
-    """
+    """Returns the configurations of all runs."""
     configs = {arm: arm_config(arm, scale, experiment.shrink_iterations) for arm in experiment.arms}
     if experiment.equal_budgets:
-        own = next(config for arm, config in configs.items() if arm.learner == "svsl")
-        budget = planned_episodes(own)
+        budget = next(config for arm, config in configs.items() if arm.learner == "svsl").planned_episodes()
         configs = {arm: replace(c, settings=c.settings.with_budget(budget)) for arm, c in configs.items()}
     return {arm: [replace(config, seed=seed) for seed in range(seeds)] for arm, config in configs.items()}
 
 
 def arm_config(arm: Arm, scale: float = 1.0, shrink_iterations: bool = True) -> RunConfig:
-    """The configuration of an arm's first run.
+    """Returns the configuration of an arm's first run.
 
     `scale` shrinks the number of components in proportion and, if requested, the iterations of each by its square root.
     For learners that train all components at once, both factors apply to the iterations.
-
-    Raises:
-        SvslError: If the task, the learner or the preset does not exist.
     """
     config = make_config(arm.task, arm.learner, arm.preset, arm.task_options, arm.settings)
     settings = config.settings.scaled(scale, 0.5 if shrink_iterations else 0.0)
-    return replace(config, settings=settings, test_contexts=shrunk(config.test_contexts, scale, "test_contexts"))
-
-
-def planned_episodes(config: RunConfig) -> float:
-    """Episodes a run asks for; svsl asks for fewer where it deletes components."""
-    return float(config.planned_episodes())
+    return replace(config, settings=settings, test_contexts=shrunk(config.test_contexts, scale, 50, 0.5))

@@ -1,7 +1,5 @@
 """Live display of the progress of a reproduction."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter

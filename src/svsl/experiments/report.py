@@ -1,7 +1,5 @@
 """The report of a reproduction: figures, tables and a self-contained page."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json
@@ -9,7 +7,7 @@ import os
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +30,7 @@ from svsl.show.plots.style import save_figure
 from svsl.tasks.base import Task
 
 _MODE_CONTEXTS, _MODE_DRAWS = 12, 100
+_MODES_TITLE = f"<h2>Kinds of success in {_MODE_CONTEXTS} contexts ({_MODE_DRAWS} draws per context, first seeds)</h2>"
 _CELLS = 20
 _PACKAGES = ("numpy", "scipy", "mujoco", "matplotlib", "safetensors")
 Figures = list[tuple[Path, str]]  # a file and its caption
@@ -39,57 +38,45 @@ Figures = list[tuple[Path, str]]  # a file and its caption
 
 def write_report(reproduction: Reproduction, command: str) -> list[tuple[str, Path]]:
     """Writes `figures/`, `table.md`, `table.csv` and `report.html` into the folder; returns their kinds and paths."""
-    groups = reproduction.groups
-    table = summary_table(groups, reproduction.experiment.metrics, reproduction.contexts) if groups else {}
+    groups, experiment, folder = reproduction.groups, reproduction.experiment, reproduction.folder
+    table = summary_table(groups, experiment.metrics, reproduction.contexts) if groups else {}
     figures: Figures = []
-    sections: list[str] = []
-    for name in reproduction.experiment.figures if groups else ():
-        drawn, section = FIGURES[name](reproduction, groups)
-        figures += drawn
-        sections += section
+    for name in [name for name in experiment.figures if groups and name != "modes"]:
+        draw, caption = FIGURES[name]
+        path = folder / "figures" / f"{name}.png"
+        draw(reproduction, path)
+        figures.append((path, caption))
     files = {
-        "table.md": to_markdown(groups, table, reproduction.experiment.metrics),
+        "table.md": to_markdown(groups, table, experiment.metrics),
         "table.csv": to_csv(table),
-        "report.html": _page(reproduction, groups, table, figures, sections, command),
+        "report.html": _page(reproduction, groups, table, figures, command),
     }
     for name, text in files.items():
-        write_bytes(reproduction.folder / name, text.encode())
-    return [
-        *(("figure", path) for path, _ in figures),
-        ("table", reproduction.folder / "table.md"),
-        ("table", reproduction.folder / "table.csv"),
-        ("report", reproduction.folder / "report.html"),
-    ]
+        write_bytes(folder / name, text.encode())
+    return [*(("figure", path) for path, _ in figures), *((Path(name).stem, folder / name) for name in files)]
 
 
 # ---- figures --------------------------------------------------------------------------------------------------------
 
 
-def _learning(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
-    folder, panels = reproduction.folder, reproduction.experiment.panels
-    path = plot_learning(groups, folder / "figures" / "learning.png", panels=panels)
-    return [(path, "Return and success on fresh contexts over episodes, executing component means.")], []
+def _learning(reproduction: Reproduction, path: Path) -> None:
+    plot_learning(reproduction.groups, path, panels=reproduction.experiment.panels)
 
 
-def _entropy(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
+def _entropy(reproduction: Reproduction, path: Path) -> None:
     figure = Figure(figsize=(6, 4), layout="constrained")
-    draw_learning(figure.subplots(), groups, "mixture_entropy", robust=False)
-    path = save_figure(figure, reproduction.folder / "figures" / "entropy.png")
-    return [(path, "Expected entropy of the mixture in nats over episodes (a new component raises it).")], []
+    draw_learning(figure.subplots(), reproduction.groups, "mixture_entropy", robust=False)
+    save_figure(figure, path)
 
 
-def _postures(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
-    libraries = [(group.runs[0].folder.name, group.runs[0].load_library()) for group in groups]
-    path = plot_side_by_side(libraries, reproduction.folder / "figures" / "postures.png")
-    caption = (
-        "First seed of each method. Above: mean postures of the components among 100 draws for six goals; below: their "
-        "context distributions, with crosses where the most probable component fails."
-    )
-    return [(path, caption)], []
+def _postures(reproduction: Reproduction, path: Path) -> None:
+    runs = [group.runs[0] for group in reproduction.groups]
+    plot_side_by_side([(run.folder.name, run.load_library()) for run in runs], path)
 
 
-def _contexts(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
-    """Context distributions, one column per method and one row per two dimensions: the paper's Figure 2c, d."""
+def _contexts(reproduction: Reproduction, path: Path) -> None:
+    """Draws context distributions, one column per method and one row per two dimensions: the paper's Figure 2c, d."""
+    groups = reproduction.groups
     first_dims = range(0, _first(groups[0])[0].context_dim, 2)
     figure = Figure(figsize=(5.0 * len(groups), 4.7 * len(first_dims)), layout="constrained")
     for column, group in enumerate(groups):
@@ -98,12 +85,12 @@ def _contexts(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figu
             axes = figure.add_subplot(len(first_dims), len(groups), row * len(groups) + column + 1)
             draw_contexts(axes, library, task, dim=dim)
             axes.set_title(f"{group.label}: {axes.get_title()}", fontsize=10)
-    path = save_figure(figure, reproduction.folder / "figures" / "contexts.png")
-    return [(path, "Context distributions of the first seeds; crosses: the most probable component fails.")], []
+    save_figure(figure, path)
 
 
-def _success(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
-    """Success over the context box, averaged over seeds: the paper's Figure 2e, f."""
+def _success(reproduction: Reproduction, path: Path) -> None:
+    """Draws success over the context box, averaged over seeds: the paper's Figure 2e, f."""
+    groups = reproduction.groups
     figure = Figure(figsize=(4.8 * len(groups), 4.0), layout="constrained")
     for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
         maps, task = [], group.runs[0].config.make_task()
@@ -114,12 +101,12 @@ def _success(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figur
         draw_success_map(axes, np.mean(maps, axis=0), low, high)
         axes.set_title(f"{group.label}: {axes.get_title()}", fontsize=10)
         name_axes(axes, task)
-    path = save_figure(figure, reproduction.folder / "figures" / "success.png")
-    return [(path, "Success over the context box, executing component means by the gating; mean over seeds.")], []
+    save_figure(figure, path)
 
 
-def _balls(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
-    """Heights of the ball in the context with the most modes: the paper's Figure 2g."""
+def _balls(reproduction: Reproduction, path: Path) -> None:
+    """Draws the heights of the ball in the context with the most modes: the paper's Figure 2g."""
+    groups = reproduction.groups
     figure = Figure(figsize=(5.4 * len(groups), 4.0), layout="constrained")
     for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
         library, task = _first(group)
@@ -127,12 +114,25 @@ def _balls(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures
         mode_counts = [len(modes) for modes in modes_seen(library, task, contexts, stream(0, PLOT_STREAM, 5))]
         draw_ball_heights(axes, library, task, contexts[int(np.argmax(mode_counts))])
         axes.set_title(f"{group.label}, {axes.get_title()}", fontsize=10)
-    path = save_figure(figure, reproduction.folder / "figures" / "balls.png")
-    return [(path, "Height of the ball, one curve per component, in the context with the most modes; first seeds.")], []
+    save_figure(figure, path)
 
 
-def _modes(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures, list[str]]:
-    """Kinds of successful behaviour in twelve contexts: the paper's qualitative comparison with LaDiPS."""
+FIGURES: dict[str, tuple[Callable[[Reproduction, Path], None], str]] = {  # by name: how to draw it, and its caption
+    "learning": (_learning, "Return and success on fresh contexts over episodes, executing component means."),
+    "entropy": (_entropy, "Expected entropy of the mixture in nats over episodes (a new component raises it)."),
+    "postures": (
+        _postures,
+        "First seed of each method. Above: mean postures of the components among 100 draws for six goals; below: their "
+        "context distributions, with crosses where the most probable component fails.",
+    ),
+    "contexts": (_contexts, "Context distributions of the first seeds; crosses: the most probable component fails."),
+    "success": (_success, "Success over the context box, executing component means by the gating; mean over seeds."),
+    "balls": (_balls, "Height of the ball, one curve per component, in the context with the most modes; first seeds."),
+}
+
+
+def _modes(groups: Sequence[Group]) -> list[list[str]]:
+    """Returns the kinds of successful behaviour in twelve contexts: the paper's qualitative comparison with LaDiPS."""
     columns = {}
     for group in groups:
         library, task = _first(group)
@@ -142,23 +142,11 @@ def _modes(reproduction: Reproduction, groups: Sequence[Group]) -> tuple[Figures
     for index, context in enumerate(contexts):
         cells = [", ".join(f"{name} {share}" for name, share in seen[index].items()) for seen in columns.values()]
         rows.append([" ".join(f"{value:.2f}" for value in context), *(cell or "no success" for cell in cells)])
-    title = f"Kinds of success in {_MODE_CONTEXTS} contexts ({_MODE_DRAWS} draws per context, first seeds)"
-    return [], [f"<h2>{html.escape(title)}</h2>" + _html_table(rows)]
-
-
-FIGURES: dict[str, Callable[[Reproduction, Sequence[Group]], tuple[Figures, list[str]]]] = {
-    "learning": _learning,
-    "entropy": _entropy,
-    "postures": _postures,
-    "contexts": _contexts,
-    "success": _success,
-    "balls": _balls,
-    "modes": _modes,
-}
+    return rows
 
 
 def mode_contexts(task: Task) -> Array:
-    """Twelve contexts: a grid of three by four over the first two dimensions (or a row), the middle of the others."""
+    """Returns twelve contexts: a 3 by 4 grid over the first two dimensions (or a row), the middle of the others."""
     low, high = np.asarray(task.context_low), np.asarray(task.context_high)
     shares = np.full((_MODE_CONTEXTS, len(low)), 0.5)
     across = 3 if len(low) > 1 else _MODE_CONTEXTS
@@ -170,7 +158,7 @@ def mode_contexts(task: Task) -> Array:
 
 
 def modes_seen(library: SkillLibrary, task: Task, contexts: Array, rng: np.random.Generator) -> list[dict[str, int]]:
-    """For each context, the kinds of behaviour among the successes of 100 drawn components' means, and how often."""
+    """Counts, for each context, the kinds of behaviour among the successes of 100 drawn components' means."""
     repeated = np.repeat(contexts, _MODE_DRAWS, axis=0)
     components = library.mixture.sample_components(repeated, rng)
     pairs, index = np.unique(
@@ -188,7 +176,7 @@ def modes_seen(library: SkillLibrary, task: Task, contexts: Array, rng: np.rando
 
 
 def _first(group: Group) -> tuple[SkillLibrary, Any]:
-    """The library and the task of the first seed; `Any`, because some figures need more than `Task` has."""
+    """Returns the library and the task of the first seed; `Any`, because some figures need more than `Task` has."""
     return group.runs[0].load_library(), group.runs[0].config.make_task()
 
 
@@ -204,19 +192,13 @@ figcaption, .small { font-size: 13px; color: #555 } .failed { color: #a02020 } c
 """
 
 
-def _page(
-    reproduction: Reproduction,
-    groups: Sequence[Group],
-    table: Table,
-    figures: Figures,
-    sections: list[str],
-    command: str,
-) -> str:
+def _page(reproduction: Reproduction, groups: Sequence[Group], table: Table, figures: Figures, command: str) -> str:
+    experiment = reproduction.experiment
     size = "the paper's size" if reproduction.scale == 1 else f"at {reproduction.scale:g} of the paper's size"
     hint = " A small scale shows that everything works, not how well." if reproduction.scale < 1 else ""
     failed = [job for job in reproduction.jobs if job.state == "failed"]
     body = [
-        f"<h1>{html.escape(reproduction.experiment.title)}</h1>",
+        f"<h1>{html.escape(experiment.title)}</h1>",
         f"<p>{reproduction.seeds} seeds of each method, {size}.{hint}</p>",
         *(f"<p class=failed>{html.escape(f'{j.run.folder.name} failed: {j.message}')}</p>" for j in failed),
         "<h2>The paper's claims and the results here</h2>",
@@ -227,10 +209,10 @@ def _page(
             f'alt="{html.escape(caption)}"><figcaption>{html.escape(caption)}</figcaption></figure>'
             for path, caption in figures
         ),
-        *sections,
+        *([_MODES_TITLE + _html_table(_modes(groups))] if groups and "modes" in experiment.figures else []),
         "<h2>All numbers</h2>",
         "<p class=small>Mean ± two standard errors; interquartile mean [95 % bootstrap interval].</p>",
-        _html_table(_numbers(groups, table, reproduction.experiment.metrics), raw=True),
+        _html_table(_numbers(groups, table, experiment.metrics), raw=True),
         "<h2>Settings</h2>" + _html_table(_settings(reproduction)),
         "<h2>How this was made</h2>" + _html_table(_origin(command)),
     ]
@@ -258,7 +240,7 @@ def _claims(reproduction: Reproduction, groups: Sequence[Group], table: Table) -
 
 
 def _numbers(groups: Sequence[Group], table: Table, metrics: Sequence[str]) -> list[list[str]]:
-    """One row per metric, one column per method."""
+    """Returns one row per metric, one column per method."""
     head = ["", *(f"{html.escape(g.label)}<br>{describe_seeds(g)}" for g in groups)]
     return [head, *([m, *("<br>".join(format_summary(table[g.label][m])) for g in groups)] for m in metrics)]
 
@@ -275,10 +257,6 @@ def _settings(reproduction: Reproduction) -> list[list[str]]:
 
 def _origin(command: str) -> list[list[str]]:
     versions = [f"svsl {__version__}", f"Python {platform.python_version()}"]
-    for package in _PACKAGES:
-        try:
-            versions.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            continue
+    versions += [f"{package} {version(package)}" for package in _PACKAGES]
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     return [["", ""], ["command", command], ["versions", ", ".join(versions)], ["machine", machine]]

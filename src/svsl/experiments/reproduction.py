@@ -1,9 +1,6 @@
 """An experiment in a folder: one job for each arm and seed, resumed wherever it was stopped."""
 
-from __future__ import annotations
-
 import json
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +9,8 @@ from typing import Literal
 
 from svsl.backends.base import Program
 from svsl.errors import SvslError
-from svsl.experiments.catalogue import EVALUATION_CONTEXTS, Arm, Experiment, plan, planned_episodes, shrunk
+from svsl.experiments.catalogue import Arm, Experiment, plan
+from svsl.learners.base import shrunk
 from svsl.model.files import write_bytes
 from svsl.runs.comparison import Group
 from svsl.runs.config import RunConfig
@@ -23,31 +21,20 @@ State = Literal["waiting", "running", "finished", "stopped", "failed"]
 
 @dataclass
 class Job:
-    """One run of the experiment.
-
-    Attributes:
-        arm: The arm it belongs to.
-        run: Its run.
-        planned: Episodes it will run, NaN if unknown.
-        state: Its current state.
-        work: Share done, 0 to 1.
-        episodes: Episodes so far.
-        restarts: How often its worker was killed and restarted.
-        message: Why it failed.
-    """
+    """One run of the experiment."""
 
     arm: Arm
     run: Run
-    planned: float
+    planned: float  # episodes
     state: State = "waiting"
-    work: float = 0.0
-    episodes: int = 0
-    restarts: int = 0
-    message: str = ""
+    work: float = 0.0  # share done, 0 to 1
+    episodes: int = 0  # so far
+    restarts: int = 0  # of a worker that was killed
+    message: str = ""  # why it failed
 
     @property
     def log(self) -> Path:
-        """Output of its worker."""
+        """File with the output of its worker."""
         return self.run.folder / "log.txt"
 
     def refresh(self) -> None:
@@ -67,41 +54,25 @@ class Job:
 
 
 def overall_progress(jobs: Sequence[Job]) -> float:
-    """Share of all episodes that is done, 0 to 1."""
-    known = not any(math.isnan(job.planned) for job in jobs)
-    weights = [job.planned if known else 1.0 for job in jobs]
-    return sum(w * job.work for w, job in zip(weights, jobs, strict=True)) / sum(weights)
+    """Returns the share of all planned episodes that is done, 0 to 1."""
+    return sum(job.planned * job.work for job in jobs) / sum(job.planned for job in jobs)
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """An experiment in a folder: `<label>-seedN` for each run, `experiment.json`, and in the end the report.
-
-    Attributes:
-        name: The experiment's name.
-        experiment: Its definition.
-        folder: Folder of all runs.
-        seeds: Seeds per arm.
-        scale: Share of the full size.
-        checkpoint_s: Seconds between checkpoints of a run.
-        jobs: All runs; filled by `open`.
-    """
+    """An experiment in a folder: `<label>-seedN` for each run, `experiment.json`, and in the end the report."""
 
     name: str
     experiment: Experiment
     folder: Path
-    seeds: int
-    scale: float
+    seeds: int  # per arm
+    scale: float  # share of the full size
     checkpoint_s: float = 10.0
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)  # filled by `open`
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Locks the folder, and creates or opens the run folders.
-
-        Raises:
-            SvslError: If the folder is in use, holds something else, or was created with other settings.
-        """
+        """Locks the folder, and creates or opens the run folders; their settings must be those of the experiment."""
         planned_runs = plan(self.experiment, self.seeds, self.scale)
         mark = self.folder / "experiment.json"
         expected = {"experiment": self.name, "scale": self.scale}
@@ -114,7 +85,7 @@ class Reproduction:
             write_bytes(mark, (json.dumps(expected) + "\n").encode())
             self.jobs.clear()
             for arm, configs in planned_runs.items():
-                planned = planned_episodes(configs[0])
+                planned = configs[0].planned_episodes()
                 self.jobs.extend(Job(arm, self._open_run(arm, config), planned) for config in configs)
             for job in self.jobs:
                 job.refresh()
@@ -129,7 +100,9 @@ class Reproduction:
         run = Run.open(folder)
         differences = run.config.differences(config)
         if differences:
-            raise SvslError(f"{folder} was made with other settings ({'; '.join(differences)}); choose another --out")
+            raise SvslError(
+                f"{folder} was created with other settings ({'; '.join(differences)}); choose another --out"
+            )
         return run
 
     @property
@@ -141,8 +114,8 @@ class Reproduction:
 
     @property
     def contexts(self) -> int:
-        """Contexts of each run's evaluation."""
-        return shrunk(EVALUATION_CONTEXTS, self.scale, "evaluation_contexts")
+        """Number of contexts of each run's evaluation."""
+        return shrunk(2000, self.scale, 200, 0.5)
 
     @property
     def unfinished(self) -> list[Job]:
@@ -150,7 +123,7 @@ class Reproduction:
         return [job for job in self.jobs if job.state != "finished"]
 
     def program(self, job: Job, cores: int) -> Program:
-        """The worker of a job, as a backend runs it."""
+        """Returns the worker of a job as a program for a backend."""
         args = (str(job.run.folder.absolute()), str(cores), str(self.contexts), str(self.checkpoint_s))
         return Program("svsl.experiments.worker", args, job.log.absolute(), cores)
 

@@ -1,13 +1,11 @@
 """Runs the jobs of a reproduction on a backend."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from svsl.backends.base import Backend, Ending, open_backend
+from svsl.backends.base import Backend, BackendName, Ending, open_backend
 from svsl.experiments.reproduction import Job, Reproduction
 
 RESTARTS = 2  # of a worker that the system killed
@@ -17,25 +15,13 @@ Display = Callable[[Sequence[Job]], None]
 
 def run_jobs(
     reproduction: Reproduction,
-    backend: str,
+    backend: BackendName,
     address: str | None,
     workers: int | None,
     display: Display,
     stop: Callable[[], bool],
 ) -> None:
-    """Runs all unfinished jobs.
-
-    Args:
-        reproduction: An open reproduction.
-        backend: A key of `BACKENDS`.
-        address: Address of the backend's cluster.
-        workers: Jobs at the same time (default: one per core; 0 counts as 1).
-        display: Called with all jobs from time to time.
-        stop: Whether to stop; running jobs save their state first.
-
-    Raises:
-        SvslError: If the backend cannot be used.
-    """
+    """Runs all unfinished jobs of an open reproduction on a backend; see `schedule`."""
     if not reproduction.unfinished:
         display(reproduction.jobs)
         return
@@ -46,7 +32,11 @@ def run_jobs(
 def schedule(
     reproduction: Reproduction, backend: Backend, workers: int | None, display: Display, stop: Callable[[], bool]
 ) -> None:
-    """Runs all unfinished jobs on an open backend; a job that fails does not stop the others."""
+    """Runs all unfinished jobs on an open backend; a job that fails does not stop the others.
+
+    `workers` jobs run at the same time (default: one per core; 0 counts as 1). `display` is called with all jobs from
+    time to time; once `stop()` is true, the running jobs save their state and end.
+    """
     waiting, running, stop_sent = deque(reproduction.unfinished), dict[Hashable, Job](), False
     cores = backend.cores()
     at_once = max(1, min(sum(cores) if workers is None else workers, len(waiting)))
@@ -92,6 +82,6 @@ def _settle(job: Job, ending: Ending, stopping: bool) -> None:
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log that is not empty."""
+    """Returns the last line of a log that is not empty."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
     return lines[-1].removeprefix("svsl: ") if lines else "nothing in its log (a full disk?)"

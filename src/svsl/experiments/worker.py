@@ -1,7 +1,5 @@
 """The worker of one job: trains a run and evaluates it. Backends run it as `python -m svsl.experiments.worker`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,15 +15,10 @@ _LOCK_WAIT_S = 60.0
 
 
 def main(args: Sequence[str], stop: Callable[[], bool] | None = None) -> int:
-    """Trains and evaluates one run.
+    """Trains and evaluates one run; returns 0 if it is finished, `STOPPED`, or 1 after an error message.
 
-    Args:
-        args: The run folder, the threads of a simulated task, the contexts of the evaluation, and the seconds between
-            checkpoints.
-        stop: Whether to stop; by default on SIGTERM, or when the parent process has ended.
-
-    Returns:
-        The exit code: 0 if the run is finished, `STOPPED`, or 1 after an error message.
+    `args` are the run folder, the threads of a simulated task, the contexts of the evaluation, and the seconds between
+    checkpoints. Without `stop`, the worker stops on SIGTERM or when its parent process has ended.
     """
     folder, threads, contexts, checkpoint_s = args
     run_args = Path(folder), int(threads), int(contexts), float(checkpoint_s)

@@ -1,1 +1,4 @@
-"""One file a command: `Options` are its flags, `main` runs it."""
+"""One file per command: `Options` are its flags, `main(options)` runs it and returns an exit code, None for success.
+
+`main` of a command whose flags depend on its first argument is given the arguments instead; see `svsl.cli.dispatch`.
+"""

@@ -1,11 +1,9 @@
 """`svsl bench`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 
-from svsl.cli.parsing import Switch, parse
+from svsl.cli.parsing import Switch
 
 
 @dataclass(frozen=True)
@@ -18,9 +16,8 @@ class Options:
     """Also train the paper's planar reacher in full size (about a minute on one core)."""
 
 
-def main(args: list[str]) -> int:
+def main(options: Options) -> None:
     """Measures the parts of training."""
-    options = parse(Options, args, "svsl bench")
     from svsl.bench import suite
 
     result = suite.run(options.full)
@@ -28,4 +25,3 @@ def main(args: list[str]) -> int:
         print(json.dumps(result))
     else:
         suite.show(result)
-    return 0

@@ -1,7 +1,5 @@
 """`svsl check-task`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, make_dataclass
 
 from svsl.cli.parsing import parse, split_first

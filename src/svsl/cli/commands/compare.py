@@ -1,45 +1,30 @@
 """`svsl compare`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-import tyro
-from rich.table import Table
-from rich.text import Text
 
-from svsl.cli.parsing import Switch, parse
+from svsl.cli.commands.eval import print_columns
+from svsl.cli.parsing import Folders, Switch, require_range
 from svsl.errors import SvslError
 from svsl.model.files import write_bytes
-from svsl.runs.comparison import (
-    TABLE_METRICS,
-    Group,
-    describe_seeds,
-    format_summary,
-    group_runs,
-    learning_curve,
-    summary_table,
-    to_csv,
-)
-from svsl.runs.comparison import Table as Summaries
+from svsl.runs import comparison
+from svsl.runs.comparison import Group, Table
 from svsl.runs.folder import Run
-from svsl.show.tables import print_table
 
 
 @dataclass(frozen=True)
 class Options:
     """Compare runs: groups of seeds, final results and learning curves with their uncertainty."""
 
-    folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
+    folders: Folders
     """Run folders of one task, finished or not. Runs that differ only in their seed form a group."""
-    metrics: str = ",".join(TABLE_METRICS)
-    """Metrics in the table, separated by commas: any of svsl eval."""
+    metrics: str = ",".join(comparison.TABLE_METRICS)
+    """Metrics in the table, separated by commas; any metric of svsl eval."""
     out: Path = Path("comparison.png")
-    """Figure of the learning curves."""
+    """File for the figure of the learning curves."""
     panels: str = ""
     """Task option, such as reward, whose values get separate panels because their returns cannot be compared."""
     csv: Path | None = None
@@ -47,50 +32,40 @@ class Options:
     json: Switch = False
     """Print one JSON object instead of a table."""
     contexts: int = 2000
-    """Fresh contexts of each run's evaluation, which is stored in its folder."""
+    """Number of fresh contexts for each run's evaluation, which is stored in its folder."""
 
     def __post_init__(self) -> None:
-        if self.contexts < 1:
-            raise SvslError(f"setting contexts: expected at least 1, got {self.contexts}")
+        require_range(1, contexts=self.contexts)
 
 
-def main(args: list[str]) -> int:
+def main(options: Options) -> None:
     """Compares runs."""
-    options = parse(Options, args, "svsl compare")
     if not options.folders:
         raise SvslError("compare what? svsl compare RUN RUN ...")
     from svsl.show.plots.learning import plot_learning
     from svsl.show.plots.style import check_format
 
     check_format(options.out)
-    groups = group_runs([Run.open(folder) for folder in options.folders])
-    table = summary_table(groups, [name.strip() for name in options.metrics.split(",")], options.contexts)
+    groups = comparison.group_runs([Run.open(folder) for folder in options.folders])
+    table = comparison.summary_table(groups, [name.strip() for name in options.metrics.split(",")], options.contexts)
     if options.csv is not None:
-        write_bytes(options.csv, to_csv(table).encode())
-    drawn = any(learning_curve(group, "return_mean") for group in groups)
+        write_bytes(options.csv, comparison.to_csv(table).encode())
+    drawn = any(comparison.learning_curve(group, "return_mean") for group in groups)
     figure = plot_learning(groups, options.out, panels=options.panels) if drawn else None
     if options.json:
         print(json.dumps({"groups": _as_json(groups, table), "figure": str(figure) if figure else None}))
-        return 0
-    show_table(groups, table)
+        return
+    columns = {}
+    for group in groups:
+        cells = {metric: "\n".join(comparison.format_summary(s)) for metric, s in table[group.label].items()}
+        columns[f"{group.label}\n{comparison.describe_seeds(group)}"] = cells
+    print_columns("mean ± two standard errors, interquartile mean [95 % bootstrap interval]", columns)
     if options.csv is not None:
         print(f"table    {options.csv}")
     print(f"figure   {figure}" if figure else "no figure: no run has been tested yet")
-    return 0
 
 
-def show_table(groups: list[Group], table: Summaries) -> None:
-    """Prints the table, one column per group."""
-    printed = Table(title="mean ± two standard errors, interquartile mean [95 % bootstrap interval]")
-    printed.add_column("metric")
-    for group in groups:
-        printed.add_column(Text(f"{group.label}\n{describe_seeds(group)}"))
-    for metric in table[groups[0].label]:
-        printed.add_row(metric, *(Text("\n".join(format_summary(table[group.label][metric]))) for group in groups))
-    print_table(printed)
-
-
-def _as_json(groups: list[Group], table: Summaries) -> list[dict[str, object]]:
+def _as_json(groups: list[Group], table: Table) -> list[dict[str, object]]:
     return [
         {
             "label": group.label,

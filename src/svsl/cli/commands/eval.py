@@ -1,15 +1,13 @@
 """`svsl eval`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rich.table import Table
+from rich.text import Text
 
-from svsl.cli.parsing import Source, Switch, parse
-from svsl.errors import SvslError
+from svsl.cli.parsing import SourceName, Switch, require_range
 from svsl.evaluation.result import Evaluation
 from svsl.runs.evaluation import evaluate_source
 from svsl.runs.sources import open_source
@@ -20,7 +18,7 @@ from svsl.show.tables import print_table
 class Options:
     """Evaluate a library or a policy: return, success, entropy, coverage."""
 
-    source: Source
+    source: SourceName
     """A run folder (finished or not), a library file, or the name of a shipped library."""
     json: Switch = False
     """Print one JSON object instead of a table."""
@@ -28,42 +26,40 @@ class Options:
     """Number of fresh uniform contexts."""
 
     def __post_init__(self) -> None:
-        if self.contexts < 1:
-            raise SvslError(f"setting contexts: expected at least 1, got {self.contexts}")
+        require_range(1, contexts=self.contexts)
 
 
-def main(args: list[str]) -> int:
+def main(options: Options) -> None:
     """Evaluates a library or a policy."""
-    options = parse(Options, args, "svsl eval")
     evaluation = evaluate_source(open_source(options.source), options.contexts)
     if options.json:
         print(json.dumps(evaluation.to_json()))
     else:
         show_evaluation(evaluation)
-    return 0
 
 
 def show_evaluation(evaluation: Evaluation) -> None:
     """Prints an evaluation as a table."""
-    table = Table(title="Policy" if evaluation.components is None else "Skill library", show_header=False)
     values = evaluation.to_json() | dict(evaluation.diagnostics or {})
     values.pop("diagnostics", None)
-    for name, value in values.items():
-        table.add_row(name, _cell(value))
-    print_table(table)
+    print_columns("Policy" if evaluation.components is None else "Skill library", {"": values}, show_header=False)
 
 
 def show_side_by_side(evaluations: Mapping[str, Evaluation]) -> None:
     """Prints the evaluations of several libraries, one per column: the number of components and the metrics."""
-    table = Table(title="Skill libraries")
-    for heading in ("", *evaluations):
-        table.add_column(heading, overflow="fold")
-    columns = [{"components": e.components, **e.metrics} for e in evaluations.values()]
-    for name, value in columns[0].items():
-        if value is not None:
-            table.add_row(name, *(_cell(column[name]) for column in columns))
+    columns = {}
+    for name, evaluation in evaluations.items():
+        defined = {metric: value for metric, value in evaluation.metrics.items() if value is not None}
+        columns[name] = {"components": evaluation.components, **defined}
+    print_columns("Skill libraries", columns)
+
+
+def print_columns(title: str, columns: Mapping[str, Mapping[str, object]], show_header: bool = True) -> None:
+    """Prints a table with one row per metric and one named column per mapping."""
+    table = Table(title=title, show_header=show_header)
+    for heading in ("metric", *columns):
+        table.add_column(Text(heading), overflow="fold")
+    for name in next(iter(columns.values())):
+        values = [column.get(name) for column in columns.values()]
+        table.add_row(name, *(Text(f"{v:.4g}" if isinstance(v, float) else str(v)) for v in values))
     print_table(table)
-
-
-def _cell(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

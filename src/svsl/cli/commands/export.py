@@ -1,13 +1,11 @@
 """`svsl export`."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from svsl.cli.parsing import Source, Switch, parse, refuse_existing
+from svsl.cli.parsing import SourceName, Switch, refuse_existing
 from svsl.model.files import write_bytes
 from svsl.runs.sources import open_source
 
@@ -16,7 +14,7 @@ from svsl.runs.sources import open_source
 class Options:
     """Export a library as a CSV table, one row per component."""
 
-    source: Source
+    source: SourceName
     """A run folder (finished or not), a library file, or the name of a shipped library."""
     out: Path
     """The CSV file. Columns: component, weight, context_mean_I, context_cov_I_J, gain_P_I, bias_P, cov_P_Q; I and J
@@ -25,9 +23,8 @@ class Options:
     """Replace an existing file."""
 
 
-def main(args: list[str]) -> int:
+def main(options: Options) -> None:
     """Writes the table, with numbers that are read back exactly."""
-    options = parse(Options, args, "svsl export")
     refuse_existing(options.out, options.overwrite)
     names, rows = open_source(options.source).library.table()
     text = io.StringIO()
@@ -36,4 +33,3 @@ def main(args: list[str]) -> int:
     writer.writerows([int(row[0]), *map(float, row[1:])] for row in rows)
     write_bytes(options.out, text.getvalue().encode())
     print(f"table    {options.out}")
-    return 0

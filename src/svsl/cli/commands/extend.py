@@ -1,11 +1,9 @@
 """`svsl extend`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from svsl.cli.parsing import Switch, first_line, parse, require_at_least, split_first
+from svsl.cli.parsing import Switch, first_line, parse, require_range, split_first
 from svsl.cli.task_flags import training_flags
 from svsl.cli.training import TrainingOptions, train_run
 from svsl.errors import SvslError
@@ -22,11 +20,11 @@ class Options(TrainingOptions):
     """Add components to a finished library, also on a changed task."""
 
     out: Path | None = None
-    """Run folder of the extended library; default the old one's name with -extended."""
+    """Run folder of the extended library (default: the old one's name with -extended)."""
     seed: int | None = None
-    """Seed of all randomness in the run; default that of the library."""
+    """Seed of all randomness in the run (default: that of the library)."""
     freeze: Switch = False
-    """Keep the experts and contexts of the old components; only their weights are learned again."""
+    """Keep the experts and context distributions of the old components; only their weights are learned again."""
     test_contexts: int = 500
     """Number of new contexts per test, after each component."""
     overwrite: Switch = False
@@ -34,8 +32,8 @@ class Options(TrainingOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least(0, seed=self.seed)
-        require_at_least(1, test_contexts=self.test_contexts)
+        require_range(0, seed=self.seed)
+        require_range(1, test_contexts=self.test_contexts)
 
 
 def main(args: list[str]) -> int:

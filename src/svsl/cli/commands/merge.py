@@ -1,16 +1,10 @@
 """`svsl merge`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from itertools import repeat
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from svsl.cli.commands.eval import show_side_by_side
-from svsl.cli.parsing import Switch, parse, refuse_existing
+from svsl.cli.parsing import SourceNames, Switch, refuse_existing, require_range
 from svsl.errors import SvslError
 from svsl.model.editing import merge
 from svsl.runs.evaluation import evaluate_source
@@ -21,31 +15,28 @@ from svsl.runs.sources import Source, open_source
 class Options:
     """Merge libraries of one task: all their components, each library weighted by its number of components."""
 
-    sources: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME RUN_OR_NAME [...]")]
-    """Run folders, library files, or names of shipped libraries; they are not modified."""
+    sources: SourceNames
+    """At least two run folders, library files, or names of shipped libraries; they are not modified."""
     out: Path
     """File of the merged library."""
     contexts: int = 500
-    """Fresh contexts for the evaluation of each library and of the merged one."""
+    """Number of fresh contexts for the evaluation of each library and of the merged one."""
     overwrite: Switch = False
     """Replace an existing file."""
 
     def __post_init__(self) -> None:
         if len(self.sources) < 2:
             raise SvslError(f"merge what? expected at least 2 libraries, got {len(self.sources)}")
-        if self.contexts < 1:
-            raise SvslError(f"setting contexts: expected at least 1, got {self.contexts}")
+        require_range(1, contexts=self.contexts)
 
 
-def main(args: list[str]) -> int:
+def main(options: Options) -> None:
     """Writes the merged library and prints its evaluation beside those of its parts."""
-    options = parse(Options, args, "svsl merge")
     refuse_existing(options.out, options.overwrite)
-    libraries = [open_source(source).library for source in options.sources]
-    merged = merge(libraries)
-    sources = map(Source, (*options.sources, "merged"), repeat(None), (*libraries, merged))
+    parts = [open_source(source).library for source in options.sources]
+    merged = Source("merged", loaded=merge(parts))
+    sources = [*(Source(name, loaded=part) for name, part in zip(options.sources, parts, strict=True)), merged]
     evaluations = {source.name: evaluate_source(source, options.contexts) for source in sources}
-    merged.save(options.out)
+    merged.library.save(options.out)
     show_side_by_side(evaluations)
     print(f"library  {options.out}")
-    return 0

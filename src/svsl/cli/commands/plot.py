@@ -1,41 +1,33 @@
 """`svsl plot`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-from svsl.cli.parsing import parse
+from svsl.cli.parsing import SourceNames
 from svsl.errors import SvslError
-from svsl.runs.folder import Run
 from svsl.runs.sources import open_source
-from svsl.tasks.base import Task
 
 
 @dataclass(frozen=True)
 class Options:
     """Draw the figures of a run or a library, or several side by side."""
 
-    sources: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_NAME [RUN_OR_NAME ...]")]
+    sources: SourceNames
     """Run folders (finished or still training), library files, or names of shipped libraries; only runs have a
     learning.png."""
     out: Path | None = None
-    """For one source: the folder for its figures; default figures in the run folder, or NAME-figures. For several: the
-    picture; default comparison.png."""
+    """For one source: the folder for its figures (default: figures in the run folder, or NAME-figures). For several:
+    the picture (default: comparison.png)."""
 
 
-def main(args: list[str]) -> int:
+def main(options: Options) -> int:
     """Draws the figures of a run or a library, or a comparison of several."""
-    options = parse(Options, args, "svsl plot")
     if not options.sources:
         raise SvslError("plot what? svsl plot RUN_OR_NAME, or several for a comparison")
-    from svsl.show.plots.files import plot_library, plot_side_by_side
+    from svsl.show.plots.files import plot_library, plot_run, plot_side_by_side
     from svsl.show.plots.style import FORMATS, check_format
 
-    first, out = Path(options.sources[0]), options.out
+    out = options.out
     if len(options.sources) > 1:
         picture = out or Path("comparison.png")
         check_format(picture)
@@ -46,20 +38,9 @@ def main(args: list[str]) -> int:
         raise SvslError(f"out: one run or library has several figures; expected a folder for them, got {str(out)!r}")
     source = open_source(options.sources[0])
     if source.run is not None:
-        draw(source.run, out)
-        return 0
-    paths = plot_library(source.library, out or Path(f"{first.stem}-figures"))
-    _print(paths)
-    return 0 if paths else 2
-
-
-def draw(run: Run, folder: Path | None = None, task: Task | None = None) -> None:
-    """Draws the figures of a run, by default into its own folder, and prints their paths."""
-    from svsl.show.plots.files import plot_run
-
-    _print(plot_run(run, folder, task))
-
-
-def _print(paths: list[Path]) -> None:
+        paths = plot_run(source.run, out)
+    else:
+        paths = plot_library(source.library, out or Path(f"{Path(source.name).stem}-figures"))
     for path in paths:
         print(f"figure   {path}")
+    return 0 if paths else 2

@@ -1,13 +1,10 @@
 """`svsl prune`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
 from svsl.cli.commands.eval import show_side_by_side
-from svsl.cli.parsing import Source as SourceName
-from svsl.cli.parsing import Switch, parse, refuse_existing
+from svsl.cli.parsing import SourceName, Switch, refuse_existing, require_range
 from svsl.errors import SvslError
 from svsl.evaluation.metrics import repertoire
 from svsl.evaluation.pruning import needed_components
@@ -28,7 +25,7 @@ class Options:
     out: Path
     """File of the pruned library."""
     min_weight: float | None = None
-    """Drop components with a smaller weight."""
+    """Drop components with a smaller weight than this."""
     max_components: int | None = None
     """Keep the N heaviest components."""
     redundant: Switch = False
@@ -37,43 +34,31 @@ class Options:
     tolerance: float = 0.0
     """With --redundant: share of the success and of the solutions that may be lost."""
     contexts: int = 500
-    """Fresh contexts for the evaluation before and after; --redundant uses as many others."""
+    """Number of fresh contexts for the evaluation before and after; --redundant uses as many others."""
     overwrite: Switch = False
     """Replace an existing file."""
 
     def __post_init__(self) -> None:
         if self.min_weight is None and self.max_components is None and not self.redundant:
             raise SvslError("prune what? give --min-weight W, --max-components K or --redundant")
-        if self.min_weight is not None and not 0 <= self.min_weight < 1:
-            raise SvslError(f"setting min_weight: expected from 0 to below 1, got {self.min_weight}")
-        if self.max_components is not None and self.max_components < 1:
-            raise SvslError(f"setting max_components: expected at least 1, got {self.max_components}")
-        if not 0 <= self.tolerance < 1:
-            raise SvslError(f"setting tolerance: expected from 0 to below 1, got {self.tolerance}")
-        if self.contexts < 1:
-            raise SvslError(f"setting contexts: expected at least 1, got {self.contexts}")
+        for name, value in (("min_weight", self.min_weight), ("tolerance", self.tolerance)):
+            if value is not None and not 0 <= value < 1:
+                raise SvslError(f"setting {name}: expected from 0 to below 1, got {value}")
+        require_range(1, max_components=self.max_components, contexts=self.contexts)
 
 
-def main(args: list[str]) -> int:
+def main(options: Options) -> None:
     """Writes the pruned library and prints its evaluation beside that of the original."""
-    options = parse(Options, args, "svsl prune")
     refuse_existing(options.out, options.overwrite)
-    before = open_source(options.source)
+    before = Source("before", loaded=open_source(options.source).library)
     heavy = heavy_components(before.library, options.min_weight or 0.0, options.max_components)
     after = Source("after", loaded=select(before.library, heavy))
     if options.redundant:
-        after = without_redundant(after, options.tolerance, options.contexts)
-    sources = {"before": Source("before", loaded=before.library), "after": after}
-    evaluations = {name: evaluate_source(source, options.contexts) for name, source in sources.items()}
+        task, rng = task_of(after.library), stream(seed_of(after.library), PRUNE_STREAM)
+        with numeric_settings():
+            behaviours = repertoire(after.library, task, uniform_contexts(task, options.contexts, rng), rng)
+        after = Source("after", loaded=select(after.library, needed_components(behaviours, options.tolerance)))
+    evaluations = {source.name: evaluate_source(source, options.contexts) for source in (before, after)}
     after.library.save(options.out)
     show_side_by_side(evaluations)
     print(f"library  {options.out}")
-    return 0
-
-
-def without_redundant(source: Source, tolerance: float, contexts: int) -> Source:
-    """Drops the components that are not needed in a sample of contexts."""
-    task, rng = task_of(source.library), stream(seed_of(source.library), PRUNE_STREAM)
-    with numeric_settings():
-        behaviours = repertoire(source.library, task, uniform_contexts(task, contexts, rng), rng)
-    return Source(source.name, loaded=select(source.library, needed_components(behaviours, tolerance)))

@@ -1,22 +1,17 @@
 """`svsl reproduce`."""
 
-from __future__ import annotations
-
 import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from svsl.backends.base import BACKENDS
-from svsl.cli.parsing import Switch, parse
+from svsl.backends.base import BackendName
+from svsl.cli.parsing import Switch, parse, require_range
 from svsl.errors import SvslError, complain
-from svsl.experiments.catalogue import EXPERIMENTS, Experiment, find_experiment, plan, planned_episodes, seeds_of
-from svsl.experiments.reproduction import Job, Reproduction
-
-BackendName = Annotated[str, tyro.conf.arg(constructor=tyro.extras.literal_type_from_choices(list(BACKENDS)))]
+from svsl.experiments.catalogue import EXPERIMENTS, Experiment, find_experiment, plan, seeds_of
+from svsl.experiments.reproduction import Reproduction
 
 
 @dataclass(frozen=True)
@@ -47,10 +42,7 @@ class Options:
     def __post_init__(self) -> None:
         if not 0 < self.scale <= 1:
             raise SvslError(f"setting scale: expected above 0 and at most 1, got {self.scale:g}")
-        for name in ("seeds", "workers"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise SvslError(f"setting {name}: expected at least 1, got {value}")
+        require_range(1, seeds=self.seeds, workers=self.workers)
 
 
 def main(args: list[str]) -> int:
@@ -58,7 +50,7 @@ def main(args: list[str]) -> int:
     options = parse(Options, args, "svsl reproduce")
     if options.list:
         for name, experiment in EXPERIMENTS.items():
-            print(_listed(name, experiment, options))
+            print(_describe(name, experiment, options))
         return 0
     if options.name is None:
         raise SvslError(f"reproduce what? svsl reproduce NAME, with one of {', '.join(EXPERIMENTS)}")
@@ -85,25 +77,21 @@ def _reproduce(reproduction: Reproduction, options: Options, command: str) -> in
             run_jobs(reproduction, options.backend, options.ray_address, options.workers, display, stop)
         if any(job.state == "stopped" for job in reproduction.jobs):
             return complain("stopped and saved; the same command continues", code=130)
-        code = _complain_of([job for job in reproduction.jobs if job.state == "failed"])
+        failed = [job for job in reproduction.jobs if job.state == "failed"]
+        for job in failed:
+            complain(f"{job.run.folder.name} failed: {job.message} (details in {job.log})")
+        if failed:
+            complain("the same command retries them from their checkpoints")
         for kind, path in write_report(reproduction, command):
             print(f"{kind:8} {path}")
-    return code
-
-
-def _complain_of(failed: list[Job]) -> int:
-    for job in failed:
-        complain(f"{job.run.folder.name} failed: {job.message} (details in {job.log})")
-    if failed:
-        print("svsl: the same command retries them from their checkpoints", file=sys.stderr)
     return 1 if failed else 0
 
 
-def _listed(name: str, experiment: Experiment, options: Options) -> str:
+def _describe(name: str, experiment: Experiment, options: Options) -> str:
     seeds = options.seeds or seeds_of(experiment, options.scale)
     try:
         configs = plan(experiment, 1, options.scale)
-        costs = [f"{arm.label} {planned_episodes(own[0]) / 1e6:.3g}" for arm, own in configs.items()]
+        costs = [f"{arm.label} {own[0].planned_episodes() / 1e6:.3g}" for arm, own in configs.items()]
         cost = f"{seeds} seeds of {', '.join(costs)} million episodes"
     except SvslError as error:
         cost = f"not available: {error}"

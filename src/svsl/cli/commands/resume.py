@@ -1,11 +1,9 @@
 """`svsl resume`."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 
-from svsl.cli.parsing import Folder, parse
+from svsl.cli.parsing import Folder
 from svsl.cli.training import TrainingOptions, train_run
 from svsl.runs.folder import Run
 
@@ -18,9 +16,8 @@ class Options(TrainingOptions):
     """The run folder."""
 
 
-def main(args: list[str]) -> int:
+def main(options: Options) -> int:
     """Resumes a run."""
-    options = parse(Options, args, "svsl resume")
     run = Run.open(options.folder)
     if run.finished:
         print(f"{run.folder} is finished: nothing to resume", file=sys.stderr)

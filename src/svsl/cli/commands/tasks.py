@@ -1,10 +1,8 @@
 """`svsl tasks`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
-from svsl.cli.parsing import first_line, parse
+from svsl.cli.parsing import first_line
 from svsl.tasks.registry import REGISTRY, task_factory
 
 
@@ -13,10 +11,8 @@ class Options:
     """List the tasks that come with svsl."""
 
 
-def main(args: list[str]) -> int:
+def main(options: Options) -> None:
     """Lists the tasks."""
-    parse(Options, args, "svsl tasks")
     width = max(map(len, REGISTRY))
     for name in REGISTRY:
         print(f"{name:{width}}  {first_line(task_factory(name))}")
-    return 0

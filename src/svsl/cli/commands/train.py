@@ -1,29 +1,27 @@
 """`svsl train`."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from svsl.cli.parsing import Switch, parse, parse_known, require_at_least, split_first
+from svsl.cli.parsing import Switch, parse, parse_known, require_range, split_first
 from svsl.cli.task_flags import task_option_flags, training_flags
 from svsl.cli.training import TrainingOptions, train_run
 from svsl.learners.registry import LEARNERS, PRESETS, find_preset
-from svsl.runs.config import RunConfig, make_config
+from svsl.runs.config import make_config
 from svsl.runs.folder import Run
 from svsl.tasks.registry import REGISTRY
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """What decides, together with the task, which settings exist and what their defaults are."""
+    """The learner and the preset, which decide with the task which settings exist and their defaults."""
 
     learner: str = "svsl"
     """Learning method; it decides which settings follow."""
     preset: str | None = None
-    """Named set of defaults for the settings; default the task's first (the paper's)."""
+    """Named set of defaults for the settings (default: the task's first, the paper's)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +29,7 @@ class Options(Method, TrainingOptions):
     """Train a skill library on a task and draw its figures."""
 
     out: Path | None = None
-    """Run folder; default runs/TASK-seedN."""
+    """Run folder (default: runs/TASK-seedN)."""
     seed: int = 0
     """Seed of all randomness in the run."""
     test_contexts: int = 500
@@ -41,12 +39,12 @@ class Options(Method, TrainingOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least(0, seed=self.seed)
-        require_at_least(1, test_contexts=self.test_contexts)
+        require_range(0, seed=self.seed)
+        require_range(1, test_contexts=self.test_contexts)
 
 
 def main(args: list[str]) -> int:
-    """Trains; the task, its options, the learner and the preset decide which flags and defaults there are."""
+    """Trains; the task, its options, the learner and the preset decide the other flags and their defaults."""
     task_name, flags = split_first(
         args,
         "svsl train TASK",
@@ -54,31 +52,21 @@ def main(args: list[str]) -> int:
         f"{', '.join(REGISTRY)}, gym:ENV_ID or your own module:factory",
         lambda: _help_flags(args),
     )
-    method, defaults = _defaults(task_name, flags)
+    first_flags = make_dataclass("First", [("method", Method), ("task", task_option_flags(task_name, Options))])
+    first: Any = parse_known(first_flags, flags, f"svsl train {task_name}")
+    method: Method = first.method
+    defaults = make_config(task_name, method.learner, method.preset, first.task, {})
     own = Options(learner=method.learner, preset=method.preset)
     kind = training_flags(own, defaults.settings, task_name, defaults.task_options, _describe(task_name))
     options = parse(kind, flags, f"svsl train {task_name}", defaults.settings.old_names)
     run: Options = options.run
-    config = replace(
-        defaults,
-        task_options=options.task,
-        settings=options.settings,
-        seed=run.seed,
-        test_contexts=run.test_contexts,
-    )
+    changes = {"task_options": options.task, "settings": options.settings}
+    config = replace(defaults, **changes, seed=run.seed, test_contexts=run.test_contexts)
     task = config.make_task(run.workers)
     config.check(task)  # rejects an invalid configuration before the folder is created
     file_name = re.sub(r"[^-.\w]+", ".", task_name)
     folder = run.out or Path("runs") / f"{file_name}-seed{run.seed}"
     return train_run(run, config, task, lambda: Run.create(folder, config, run.overwrite))
-
-
-def _defaults(task: str, flags: list[str]) -> tuple[Method, RunConfig]:
-    """Returns the learner and preset among the flags, and the configuration they and the task's options select."""
-    first = make_dataclass("First", [("method", Method), ("task", task_option_flags(task, Options))])
-    chosen: Any = parse_known(first, flags, f"svsl train {task}")
-    method: Method = chosen.method
-    return method, make_config(task, method.learner, method.preset, chosen.task, {})
 
 
 def _help_flags(args: list[str]) -> type[Any]:

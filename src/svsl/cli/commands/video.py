@@ -1,15 +1,14 @@
 """`svsl video`."""
 
-from __future__ import annotations
-
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from svsl.cli.parsing import Source, Switch, parse
+from svsl.cli.parsing import SourceName, Switch, require_range
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
@@ -20,14 +19,14 @@ from svsl.runs.sources import open_source, task_of
 class Options:
     """Render the skills for one context as a video, side by side."""
 
-    source: Source
+    source: SourceName
     """A run folder (finished or still training), a library file, or the name of a shipped library."""
     context: tuple[float, ...] = ()
-    """The context, one number per dimension; default the middle of the box."""
+    """The context, one number per dimension (default: the middle of the context box)."""
     component: int | None = None
-    """Show this component; default the most probable one."""
+    """Show this component (default: the most probable one)."""
     all: Switch = False
-    """Show all components with a probability of at least 0.01 there, in a grid."""
+    """Show all components with a probability of at least 0.01 in the context, in a grid."""
     out: Path = Path("skills.mp4")
     """The video: .mp4 (needs the extra `video`) or .gif."""
     width: int = 480
@@ -35,21 +34,18 @@ class Options:
     fps: int = 25
     """Frames per second."""
     speed: float = 1.0
-    """Playback speed; 0.5 is half the real speed."""
+    """Playback speed; 0.5 is slow motion at half the real speed."""
 
     def __post_init__(self) -> None:
         if self.all and self.component is not None:
             raise SvslError("component and all: expected one of them, got both")
-        for name, low, high in (("width", 64, 1920), ("fps", 1, 100)):
-            if not low <= getattr(self, name) <= high:
-                raise SvslError(f"setting {name}: expected {low} to {high}, got {getattr(self, name)}")
-        if not 0.01 <= self.speed <= 100:
-            raise SvslError(f"setting speed: expected 0.01 to 100, got {self.speed}")
+        require_range(64, 1920, width=self.width)
+        require_range(1, 100, fps=self.fps)
+        require_range(0.01, 100, speed=self.speed)
 
 
-def main(args: list[str]) -> int:
+def main(options: Options) -> None:
     """Renders the video."""
-    options = parse(Options, args, "svsl video")
     from svsl.model.random import PLOT_STREAM, stream
     from svsl.show.playback import skills_at
     from svsl.show.video import check_format, render_video
@@ -60,16 +56,15 @@ def main(args: list[str]) -> int:
     components = [options.component] if options.component is not None else None
     skills = skills_at(library, task, context, stream(0, PLOT_STREAM, 4), components)
     skills = skills if options.all else skills[:1]
-    size = options.width, round(0.75 * options.width)
-    render_video(task, context, skills, options.out, size, options.fps, options.speed, _Progress())
+    size, progress = (options.width, round(0.75 * options.width)), partial(_show_progress, time.monotonic())
+    render_video(task, context, skills, options.out, size, options.fps, options.speed, progress)
     for skill in skills:
         print(f"skill    {skill.caption}")
     print(f"video    {options.out}")
-    return 0
 
 
 def context_of(library: SkillLibrary, values: tuple[float, ...]) -> Array:
-    """The context given by the user, checked; the middle of the box by default."""
+    """Returns the context given by the user, which must be in the box; the middle of the box by default."""
     low, high = library.context_low, library.context_high
     context = np.array(values) if values else 0.5 * (low + high)
     box = ", ".join(f"{a:g} to {b:g}" for a, b in zip(low, high, strict=True))
@@ -79,15 +74,10 @@ def context_of(library: SkillLibrary, values: tuple[float, ...]) -> Array:
     return context
 
 
-class _Progress:
-    """A line with rate and remaining time on a terminal; nothing elsewhere."""
-
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-
-    def __call__(self, done: int, total: int) -> None:
-        if sys.stderr.isatty():
-            rate = done / max(time.monotonic() - self._started, 1e-9)
-            end = "\r\x1b[K" if done == total else ""
-            text = f"\rframe {done}/{total}, {rate:.1f}/s, {(total - done) / rate:.0f} s left \x1b[K{end}"
-            print(text, end="", file=sys.stderr, flush=True)
+def _show_progress(started: float, done: int, total: int) -> None:
+    """Updates a line with rate and remaining time on a terminal; prints nothing elsewhere."""
+    if sys.stderr.isatty():
+        rate = done / max(time.monotonic() - started, 1e-9)
+        end = "\r\x1b[K" if done == total else ""
+        text = f"\rframe {done}/{total}, {rate:.1f}/s, {(total - done) / rate:.0f} s left \x1b[K{end}"
+        print(text, end="", file=sys.stderr, flush=True)

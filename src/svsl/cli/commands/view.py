@@ -1,13 +1,13 @@
 """`svsl view`."""
 
-from __future__ import annotations
-
 import time
 import webbrowser
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 
-from svsl.cli.parsing import Source, Switch, parse
+from svsl.cli.parsing import SourceName, Switch, require_range
 from svsl.errors import SvslError
 from svsl.runs.sources import open_source, task_of
 
@@ -16,39 +16,33 @@ from svsl.runs.sources import open_source, task_of
 class Options:
     """Open a web page on which you choose a context and watch the skills for it."""
 
-    source: Source
+    source: SourceName
     """A run folder (finished or still training), a library file, or the name of a shipped library."""
     host: str = "127.0.0.1"
-    """Address to listen on; default this machine only (0.0.0.0: everyone who can reach it)."""
+    """Address to listen on; the default is this machine only, 0.0.0.0 everyone who can reach it."""
     port: int = 8080
-    """Port to listen on; if it is busy, the next free one is taken. 0 takes any free one."""
+    """Port to listen on; if it is busy, the next free one is used. 0 means any free port."""
     open: Switch = False
     """Open the page in the browser."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535:
-            raise SvslError(f"setting port: expected 0 to 65535, got {self.port}")
+        require_range(0, 65535, port=self.port)
 
 
-def main(args: list[str]) -> int:
+def main(options: Options) -> None:
     """Serves the page until Ctrl-C."""
-    options = parse(Options, args, "svsl view")
     for package in ("viser", "mjviser"):
         if find_spec(package) is None:
             raise SvslError(f"svsl view needs {package}: pip install 'svsl[viewer]'")
     library = open_source(options.source).library
-    task_of(library)  # report a mistake before anything is served
+    make_task = partial(task_of, library)
+    make_task()  # report a mistake before serving anything
     from svsl.runs.training import stop_on_signals
     from svsl.show.viewer.page import Page
 
-    with stop_on_signals() as stop:
-        page = Page(library, lambda: task_of(library), options.host, options.port)
-        try:
-            print(f"{page.address}  (Ctrl-C ends)", flush=True)
-            if options.open:
-                webbrowser.open(page.address)
-            while not stop():
-                time.sleep(0.1)
-        finally:
-            page.close()
-    return 0
+    with stop_on_signals() as stop, closing(Page(library, make_task, options.host, options.port)) as page:
+        print(f"{page.address}  (Ctrl-C ends)", flush=True)
+        if options.open:
+            webbrowser.open(page.address)
+        while not stop():
+            time.sleep(0.1)
