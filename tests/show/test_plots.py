@@ -47,9 +47,9 @@ def numbers_at(axes: Axes) -> dict[str, tuple[float, float]]:
 def test_ellipses_are_one_standard_deviation(library: SkillLibrary) -> None:
     axes = Figure().subplots()
     draw_context_ellipses(axes, library)
-    outlines = [patch for patch in axes.patches if isinstance(patch, Ellipse) and not patch.get_fill()]
-    assert len(outlines) == 2
-    for ellipse, mean, cov in zip(outlines, [[5, 2], [6, -3]], library.mixture.contexts.cov, strict=True):
+    ellipses = [patch for patch in axes.patches if isinstance(patch, Ellipse)]
+    assert len(ellipses) == 2
+    for ellipse, mean, cov in zip(ellipses, [[5, 2], [6, -3]], library.mixture.contexts.cov, strict=True):
         # a point of the unit circle mapped by the patch lies at Mahalanobis distance 1
         points = ellipse.get_patch_transform().transform(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]))
         offset = points - np.array(mean)

@@ -20,8 +20,9 @@ import svsl.tasks
 from helpers import small_library
 from svsl import Outcome, SkillLibrary, make_task
 from svsl.cli import main
+from svsl.evaluation.metrics import is_active
 from svsl.model.gaussians import Array
-from svsl.show.playback import active_components, motion
+from svsl.show.playback import motion
 from svsl.show.plots.contexts import draw_contexts
 from svsl.show.plots.files import FIGURES, plot_library
 from svsl.show.plots.skills import draw_ball_heights, draw_reaches
@@ -167,10 +168,10 @@ def test_a_crowded_context_is_drawn_too(name: str, draw: object, parameters: lis
 
 
 def test_active_components_are_those_above_a_percent_or_the_most_probable() -> None:
-    np.testing.assert_array_equal(active_components(np.array([0.9, 0.01, 0.09, 0.0])), [True, True, True, False])
+    np.testing.assert_array_equal(is_active(np.array([0.9, 0.01, 0.09, 0.0])), [True, True, True, False])
     crowd = np.full(200, 0.00499)
     crowd[7] = 1 - crowd[1:].sum()
-    np.testing.assert_array_equal(np.flatnonzero(active_components(np.stack([crowd, crowd]))), [7, 207])
+    np.testing.assert_array_equal(np.flatnonzero(is_active(np.stack([crowd, crowd]))), [7, 207])
 
 
 def test_episodes_without_a_finite_return_are_failures_on_the_map() -> None:

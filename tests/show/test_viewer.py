@@ -34,7 +34,7 @@ pytest.importorskip("mjviser", reason="mjviser is not installed (the extra `view
 from playwright.sync_api import Browser, Page, expect  # noqa: E402
 
 from svsl.show.viewer.board import map_dims, map_picture  # noqa: E402
-from svsl.show.viewer.newest import NewestFirst  # noqa: E402
+from svsl.show.viewer.session import NewestFirst  # noqa: E402
 from svsl.show.viewer.stage import framed, view_of  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)

@@ -1,39 +1,28 @@
 """What a library does in one context: its skills, their outcomes and their motions over time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from svsl.evaluation.metrics import ACTIVE_PROBABILITY
+from svsl.evaluation.metrics import is_active, run_finite
 from svsl.model.gaussians import Array, BoolArray
 from svsl.model.library import SkillLibrary
-from svsl.tasks.base import Outcome, Task, finite_outcome, run_episodes, uniform_contexts
+from svsl.tasks.base import Task, uniform_contexts
 from svsl.tasks.presentation import Motion, PlanarScene, Scene, showable
 
 
 @dataclass(frozen=True)
 class PlayableSkill:
-    """The mean of one component in one context, and its outcome.
-
-    Attributes:
-        component: Its number.
-        probability: `pi(o|c)`.
-        parameters: `(dt,)`.
-        returned: The return of the episode.
-        success: Whether it solved the task.
-        mode: The task's name for the kind of behaviour; empty if it has none.
-    """
+    """The mean of one component in one context, and its outcome."""
 
     component: int
-    probability: float
-    parameters: Array
+    probability: float  # pi(o|c)
+    parameters: Array  # (dt,)
     returned: float
     success: bool
-    mode: str
+    mode: str  # the task's name for the kind of behaviour; empty if it names none
 
     @property
     def caption(self) -> str:
@@ -42,27 +31,19 @@ class PlayableSkill:
         return " · ".join([*words, "solved" if self.success else "fails"])
 
 
-def active_components(gating: Array) -> BoolArray:
-    """Which components `(..., K)` have a gating probability of at least 0.01.
-
-    Where none has, because hundreds of components share the context, the most probable ones.
-    """
-    return np.asarray(gating >= np.minimum(ACTIVE_PROBABILITY, gating.max(axis=-1, keepdims=True)))
-
-
 def skills_at(
     library: SkillLibrary, task: Task, context: Array, rng: np.random.Generator, components: Sequence[int] | None = None
 ) -> list[PlayableSkill]:
     """The skills of the given components, or of all that are active in the context, most probable first."""
     gating = library.gating(context)
     if components is None:
-        chosen = np.flatnonzero(active_components(gating))
+        chosen = np.flatnonzero(is_active(gating))
         chosen = chosen[np.argsort(-gating[chosen], kind="stable")]
     else:
         chosen = np.asarray(components, dtype=np.intp)
     contexts = np.repeat(context[None], len(chosen), axis=0)
     parameters = library.mean(contexts, chosen)
-    outcome = _outcome(task, contexts, parameters, rng)
+    outcome = run_finite(task, contexts, parameters, rng, described=True)
     modes = outcome.info.get("mode")
     return [
         PlayableSkill(
@@ -104,21 +85,12 @@ def draws_around(
     """Parameters drawn from a component's expert `(n, dt)`, their returns `(n,)` and successes `(n,)`."""
     contexts = np.repeat(context[None], count, axis=0)
     parameters = library.mixture.sample_parameters(contexts, np.full(count, component, dtype=np.intp), rng)
-    outcome = _outcome(task, contexts, parameters, rng)
+    outcome = run_finite(task, contexts, parameters, rng, described=True)
     return parameters, outcome.returns, outcome.success
 
 
-def _outcome(task: Task, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
-    outcome = run_episodes(task, contexts, parameters, rng, described=True)
-    return finite_outcome(outcome, getattr(task, "penalty", None))
-
-
 def motion(task: Task, context: Array, parameters: Array) -> Motion:
-    """How an episode looks over time, until it is decided or nothing moves any more.
-
-    Raises:
-        SvslError: If the task can only be scored, not shown.
-    """
+    """How an episode looks over time, until it is decided or nothing moves any more; an error if it cannot be shown."""
     return showable(task).motion(context, parameters).trimmed()
 
 

@@ -1,7 +1,5 @@
 """A window on the screen that shows pictures one after the other."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.backends.registry import BackendFilter, backend_registry
 from numpy.typing import NDArray
@@ -10,14 +8,7 @@ from svsl.errors import SvslError
 
 
 class Window:
-    """A matplotlib window.
-
-    Args:
-        title: Its title.
-
-    Raises:
-        SvslError: If there is no screen.
-    """
+    """A matplotlib window; creating it fails without a screen."""
 
     def __init__(self, title: str) -> None:
         from matplotlib import pyplot

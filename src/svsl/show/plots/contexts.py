@@ -1,6 +1,6 @@
 """Maps of the context space: the components' distributions, and where the library succeeds."""
 
-from __future__ import annotations
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,18 +8,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from matplotlib.ticker import MaxNLocator
 
-from svsl.evaluation.metrics import repertoire, success_map
+from svsl.evaluation.metrics import is_active, repertoire, run_finite, success_map
 from svsl.model.gaussians import Array, BoolArray
 from svsl.model.library import SkillLibrary
 from svsl.model.random import stream
 from svsl.runs.config import PLOT_STREAM
-from svsl.show.playback import active_components
 from svsl.show.plots.style import HUES, component_color, counted, draw_box, draw_number
-from svsl.tasks.base import Task, context_names, finite_outcome, run_episodes, uniform_contexts, valid_contexts
+from svsl.tasks.base import Task, context_names, uniform_contexts, valid_contexts
 
 _FAILURE_CONTEXTS = 2000
-_FAILED = "#BB5566"
-_LINE_CELLS = 120
+_MAP_CELLS, _LINE_CELLS = 20, 120
 
 
 def contexts_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
@@ -39,7 +37,7 @@ def draw_contexts(axes: Axes, library: SkillLibrary, task: Task, seed: int = 0, 
     rng = stream(seed, PLOT_STREAM, 0)
     contexts = uniform_contexts(task, _FAILURE_CONTEXTS, rng)
     best = library.mixture.component_means(contexts, library.gating(contexts).argmax(axis=1))
-    success = finite_outcome(run_episodes(task, contexts, best, rng), penalty=None).success
+    success = run_finite(task, contexts, best, rng).success
     failed = contexts[~success][:, dim : dim + 2]
     if dim + 1 < library.context_dim:
         draw_context_ellipses(axes, library, (dim, dim + 1))
@@ -62,18 +60,15 @@ def name_axes(axes: Axes, task: Task, dim: int = 0) -> None:
 def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, int] = (0, 1)) -> None:
     """Ellipses of one standard deviation of each `pi(c|o)` in two dimensions, more opaque for heavier components."""
     low, high = library.context_low[list(dims)], library.context_high[list(dims)]
-    contexts = library.mixture.contexts
-    cov = contexts.cov[:, list(dims)][:, :, list(dims)]
-    variance, axis = np.linalg.eigh(cov)
-    weights = np.exp(library.mixture.log_weights)
-    for k in range(len(library)):
+    contexts, weights = library.mixture.contexts, np.exp(library.mixture.log_weights)
+    variance, axis = np.linalg.eigh(contexts.cov[:, list(dims)][:, :, list(dims)])
+    for k, color in enumerate(map(component_color, range(len(library)))):
         angle = np.degrees(np.arctan2(axis[k, 1, 1], axis[k, 0, 1]))
         mean = float(contexts.bias[k, dims[0]]), float(contexts.bias[k, dims[1]])
-        size = 2 * np.sqrt(variance[k])
+        height, width = 2 * np.sqrt(variance[k])
         strength = 0.45 + 0.55 * weights[k] / weights.max()
-        color = component_color(k)
-        axes.add_patch(Ellipse(mean, size[1], size[0], angle=angle, facecolor=(*color, 0.25 * strength), lw=0))
-        axes.add_patch(Ellipse(mean, size[1], size[0], angle=angle, fill=False, edgecolor=(*color, strength), lw=1.4))
+        fill, edge = (*color, 0.25 * strength), (*color, strength)
+        axes.add_patch(Ellipse(mean, width, height, angle=angle, facecolor=fill, edgecolor=edge, lw=1.4))
         axes.plot(*mean, ".", color=color, alpha=strength, ms=4)
         draw_number(axes, k, *mean)
     draw_box(axes, low, high, edgecolor="black", lw=1.5)
@@ -82,11 +77,11 @@ def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, in
     axes.set_ylim(low[1] - margin[1], high[1] + margin[1])
 
 
-def draw_failures(axes: Axes, contexts: Array) -> None:
-    """Marks contexts `(n, 2)` where the most probable component fails."""
-    if len(contexts):
-        axes.plot(*contexts.T, "x", color=_FAILED, ms=3.5, mew=0.8, label="fails here")
-        axes.legend(loc="upper right", fontsize=8)
+def draw_failures(axes: Axes, points: Array, **legend: Any) -> None:
+    """Marks failures at points `(n, 2)` of the axes, with a legend at its upper right by default."""
+    if len(points):
+        axes.plot(*points.T, "x", color="#BB5566", ms=3.5, mew=0.8, label="fails here")
+        axes.legend(fontsize=8, **(legend or {"loc": "upper right"}))
 
 
 def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
@@ -103,7 +98,7 @@ def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
     axes.set_ylabel("weighted density")
 
 
-def success_figure(library: SkillLibrary, task: Task, seed: int = 0, cells: int = 20) -> Figure:
+def success_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
     """Success of the library over the context box: one panel per pair of context dimensions, a curve for only one."""
     if library.context_dim == 1:
         return _success_line_figure(library, task, seed)
@@ -112,7 +107,7 @@ def success_figure(library: SkillLibrary, task: Task, seed: int = 0, cells: int 
     rng = stream(seed, PLOT_STREAM, 2)
     for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
         dims = (dim, dim + 1)
-        image = success_map(library, task, dims, cells, rng, repeats=1 if library.context_dim == 2 else 3)
+        image = success_map(library, task, dims, _MAP_CELLS, rng, repeats=1 if library.context_dim == 2 else 3)
         draw_success_map(axes, image, library.context_low[list(dims)], library.context_high[list(dims)])
         name_axes(axes, task, dim)
     return figure
@@ -122,7 +117,7 @@ def _success_line_figure(library: SkillLibrary, task: Task, seed: int) -> Figure
     low, high = float(library.context_low[0]), float(library.context_high[0])
     contexts = low + (high - low) * (np.arange(_LINE_CELLS)[:, None] + 0.5) / _LINE_CELLS
     executed = repertoire(library, task, contexts, stream(seed, PLOT_STREAM, 2))
-    active = active_components(executed.gating) & valid_contexts(task, contexts)[:, None]
+    active = is_active(executed.gating) & valid_contexts(task, contexts)[:, None]
     heights = [2.6, 0.6 + min(0.18 * len(library), 9.0)]
     figure = Figure(figsize=(6, sum(heights)), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
@@ -154,11 +149,9 @@ def draw_component_rows(axes: Axes, contexts: Array, gating: Array, solved: Bool
         extent = (float(contexts[0] - half), float(contexts[-1] + half), k - 0.4, k + 0.4)
         axes.imshow(row[None], extent=extent, aspect="auto", interpolation="nearest")
     places, rows = np.nonzero(failed)
-    axes.plot(contexts[places], rows, "x", color=_FAILED, ms=3.5, mew=0.8, label="fails here")
-    if len(places):
-        axes.legend(
-            loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, fontsize=8
-        )  # above the axes: the rows fill them
+    points = np.column_stack([contexts[places], rows])
+    # the legend is above the axes, because the rows fill them
+    draw_failures(axes, points, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2)
     axes.set_ylim(-0.6, gating.shape[1] - 0.4)
     axes.yaxis.set_major_locator(MaxNLocator(30, integer=True, min_n_ticks=1))
     axes.set_ylabel("component")

@@ -1,7 +1,5 @@
 """Learning curves: of one run, and of groups of seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -85,16 +83,15 @@ def plot_learning(
         parts = _parts(groups, panels)
         figure = Figure(figsize=(4.6 * len(parts), 3.7 * len(metrics)), layout="constrained")
         grid = figure.subplots(len(metrics), len(parts), squeeze=False)
-        for column, (value, part) in enumerate(parts.items()):
-            for axes, metric in zip(grid[:, column], metrics, strict=True):
+        for column, (value, part) in zip(grid.T, parts.items(), strict=True):
+            for axes, metric in zip(column, metrics, strict=True):
                 draw_learning(axes, part, metric, robust=False)
                 axes.set_title(f"{panels} {value}: {axes.get_title()}", fontsize=10)
         return save_figure(figure, path)
     figure = Figure(figsize=(5.2 * len(metrics), 7.4), layout="constrained")
-    for column, metric in enumerate(metrics):
-        for row, robust in enumerate((False, True)):
-            axes = figure.add_subplot(2, len(metrics), row * len(metrics) + column + 1)
-            draw_learning(axes, groups, metric, robust)
+    for metric, (top, bottom) in zip(metrics, figure.subplots(2, len(metrics), squeeze=False).T, strict=True):
+        draw_learning(top, groups, metric, robust=False)
+        draw_learning(bottom, groups, metric, robust=True)
     return save_figure(figure, path)
 
 
@@ -118,22 +115,12 @@ def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool
     for index, (group, curve) in enumerate(zip(groups, curves, strict=True)):
         if curve is None:
             continue
-        middle, low, high = (
-            (curve.iqm, curve.iqm_low, curve.iqm_high)
-            if robust
-            else (curve.mean, curve.mean - curve.two_se, curve.mean + curve.two_se)
-        )
-        color = component_color(2 * index)
-        axes.plot(
-            curve.episodes / unit,
-            middle,
-            color=color,
-            lw=1.6,
-            marker=".",
-            markevery=[-1],
-            label=f"{group.label} ({len(group.runs)})",
-        )
-        axes.fill_between(curve.episodes / unit, low, high, color=color, alpha=0.22, lw=0)
+        middle, low, high = curve.mean, curve.mean - curve.two_se, curve.mean + curve.two_se
+        if robust:
+            middle, low, high = curve.iqm, curve.iqm_low, curve.iqm_high
+        x, color, name = curve.episodes / unit, component_color(2 * index), f"{group.label} ({len(group.runs)})"
+        axes.plot(x, middle, color=color, lw=1.6, marker=".", markevery=[-1], label=name)
+        axes.fill_between(x, low, high, color=color, alpha=0.22, lw=0)
         ends.append(curve.episodes[-1])
         tops.append(np.nanmax(middle))
         floors.append(min(np.nanquantile(middle, 0.15), middle[np.isfinite(middle)][-1]))

@@ -1,7 +1,5 @@
 """What skills look like: paths, snapshots, reaches and postures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,21 +7,26 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from svsl.errors import SvslError
+from svsl.evaluation.metrics import is_active
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.model.random import stream
 from svsl.runs.config import PLOT_STREAM
-from svsl.show.playback import PlayableSkill, active_components, motion, versatile_context
+from svsl.show.playback import PlayableSkill, motion, versatile_context
 from svsl.show.plots.style import GOAL_COLOR, component_color, counted
 from svsl.show.rendering import Renderer, draw_planar_scene, make_renderer
 from svsl.simulation.reacher import LINKS, arm_points
 from svsl.tasks.base import Task, uniform_contexts
-from svsl.tasks.presentation import PlanarScene, showable
+from svsl.tasks.presentation import Motion, PlanarScene, showable
 
 _DRAWS = 100
 MOMENTS_S = (-0.3, -0.12, 0.0, 0.3, 0.75)  # around the release or the hit
 
-# ---- simulated tasks ------------------------------------------------------------------------------------------------
+
+def _active_motions(library: SkillLibrary, task: Task, context: Array) -> dict[int, Motion]:
+    """The whole motions of the components that are active in a context."""
+    active = map(int, np.flatnonzero(is_active(library.gating(context))))
+    return {k: showable(task).motion(context, library.mean(context, k)) for k in active}
 
 
 def ball_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
@@ -39,8 +42,7 @@ def ball_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
 
 def draw_ball_heights(axes: Axes, library: SkillLibrary, task: Task, context: Array) -> None:
     """Height of the ball over time, one curve per active component, in one context."""
-    for k in map(int, np.flatnonzero(active_components(library.gating(context)))):
-        whole = showable(task).motion(context, library.mean(context, k))
+    for k, whole in _active_motions(library, task, context).items():
         time = whole.dt_s * np.arange(len(whole.trail))
         free = slice(whole.trail_start, None)
         axes.plot(time[free], whole.trail[free, 2], color=component_color(k), lw=1.4, label=f"component {k}")
@@ -84,9 +86,6 @@ def draw_snapshots(row: Sequence[Axes], renderer: Renderer, task: Task, context:
     row[0].set_title(skill.caption, fontsize=9, loc="left")
 
 
-# ---- 5-link reacher --------------------------------------------------------------------------------------------------
-
-
 def reaches_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
     """The movements of the active components in each of four contexts."""
     figure = Figure(figsize=(10, 8), layout="constrained")
@@ -98,9 +97,8 @@ def reaches_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
 
 def draw_reaches(axes: Axes, library: SkillLibrary, task: Task, context: Array) -> None:
     """Path of the tip and last posture of every active component."""
-    active = list(map(int, np.flatnonzero(active_components(library.gating(context)))))
-    for k in active:
-        whole = showable(task).motion(context, library.mean(context, k))
+    motions = _active_motions(library, task, context)
+    for k, whole in motions.items():
         axes.plot(*whole.trail[:, :2].T, ":", color=component_color(k), lw=1.0)
         axes.plot(*arm_points(whole.poses[-1, 1 : 1 + LINKS]).T, "-o", color=component_color(k), ms=2.5, lw=1.6)
     axes.plot(*context, "o", color=GOAL_COLOR, ms=9, zorder=3)
@@ -108,10 +106,7 @@ def draw_reaches(axes: Axes, library: SkillLibrary, task: Task, context: Array) 
     axes.set_xlim(-0.55, 0.55)
     axes.set_ylim(-0.55, 0.55)
     axes.set_aspect("equal")
-    axes.set_title(f"goal ({context[0]:.2f}, {context[1]:.2f}): {counted(len(active), 'component')}", fontsize=10)
-
-
-# ---- planar reacher -------------------------------------------------------------------------------------------------
+    axes.set_title(f"goal ({context[0]:.2f}, {context[1]:.2f}): {counted(len(motions), 'component')}", fontsize=10)
 
 
 def postures_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:

@@ -1,7 +1,5 @@
 """What all figures share: colours, labels, and how a figure becomes a file or a picture."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any
@@ -49,25 +47,12 @@ def counted(count: int, noun: str) -> str:
 def draw_number(axes: Axes, component: int, x: float, y: float) -> None:
     """Writes the number of a component, in a dark shade of its colour, above a point of the axes."""
     red, green, blue = (0.6 * value for value in component_color(component))
-    axes.annotate(
-        str(component),
-        (x, y),
-        xytext=(0, 2),
-        textcoords="offset points",
-        ha="center",
-        va="bottom",
-        fontsize=7,
-        color=(red, green, blue),
-        annotation_clip=True,
-    )
+    place: Any = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center", "va": "bottom"}
+    axes.annotate(str(component), (x, y), **place, fontsize=7, color=(red, green, blue), annotation_clip=True)
 
 
 def check_format(path: Path) -> None:
-    """Checks that a picture can be written, before anything is computed.
-
-    Raises:
-        SvslError: If the file type is unknown, or the path is a folder.
-    """
+    """Checks the name of a picture, before anything is computed."""
     if path.suffix and path.suffix.lower() not in FORMATS:
         raise SvslError(f"out: expected a file name that ends in {', '.join(FORMATS)}, got {str(path)!r}")
     if path.is_dir():

@@ -1,7 +1,5 @@
 """Maps of the context space in the scene: a click or a drag on one chooses a context."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -57,18 +55,10 @@ def map_picture(
 
 
 class Board:
-    """One map in one client's scene.
+    """One map in one client's scene: a square around `centre (3,)`, with edges of length `size`.
 
-    Args:
-        client: The client.
-        library: The library to draw.
-        task: Its task, which names the dimensions.
-        dims: The context dimensions it shows.
-        centre: Its position `(3,)`.
-        axes: Its right, up and front directions, as columns.
-        size: Its edge length.
-        success: A success map to draw underneath, if any.
-        on_choose: Called with `dims` and the chosen values.
+    The columns of `axes` are its right, up and front directions. The success map is drawn underneath, if there is one.
+    `on_choose` is called with `dims` and the chosen values.
     """
 
     def __init__(

@@ -1,7 +1,5 @@
 """The page: one independent session per browser tab."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import socket
@@ -42,14 +40,8 @@ def _check_host(host: str) -> None:
 class Page:
     """Serves the page of a library until it is closed.
 
-    Args:
-        library: The library.
-        make_task: Creates the library's task; each tab gets its own, so that none waits for another.
-        host: Address to listen on.
-        port: Port to listen on; the next free one is taken if it is busy, any free one if it is 0.
-
-    Raises:
-        SvslError: If the address is not one of this machine.
+    Each tab gets its own task from `make_task`, so that none waits for another. If `port` is busy, the next free one is
+    taken; if it is 0, any free one.
     """
 
     def __init__(self, library: SkillLibrary, make_task: Callable[[], Task], host: str, port: int) -> None:
@@ -68,9 +60,8 @@ class Page:
         self.server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(51, 34, 136))
         self.server.gui.main_panel.dock_right()
         task = make_task()
-        self.view, self.map_places, self.map_size = framed(
-            view_of(task), len(map_dims(library)), isinstance(task, Showable)
-        )
+        maps, has_scene = len(map_dims(library)), isinstance(task, Showable)
+        self.view, self.map_places, self.map_size = framed(view_of(task), maps, has_scene)
         self.server.scene.set_up_direction(self.view.up)
         camera = self.server.initial_camera
         camera.position, camera.look_at, camera.fov = self.view.eye, self.view.target, self.view.fov
@@ -115,13 +106,11 @@ class Page:
     def _show_map_state(self, text: str, disabled: bool) -> None:
         self._map_state = (text, disabled)
         for session in list(self._sessions.values()):
-            session.controls.map_button.label, session.controls.map_button.disabled = self._map_state
+            session.controls.success_map.label, session.controls.success_map.disabled = self._map_state
 
     def _connect(self, client: viser.ClientHandle) -> None:
         session = Session(self, client)
-        button = session.controls.map_button
-        button.label, button.disabled = self._map_state
-        button.visible = self.library.context_dim > 1
+        session.controls.success_map.label, session.controls.success_map.disabled = self._map_state
         self._sessions[client.client_id] = session
 
     def _disconnect(self, client: viser.ClientHandle) -> None:

@@ -1,11 +1,11 @@
 """One browser tab: its selection, the simulation behind it, and the playback."""
 
-from __future__ import annotations
-
+import queue
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 import viser
@@ -14,8 +14,7 @@ from svsl.model.gaussians import Array
 from svsl.show.playback import PlayableSkill, draws_around, motion, outline, skills_at
 from svsl.show.plots.style import Color, component_color
 from svsl.show.viewer.board import Board, Dims, map_dims
-from svsl.show.viewer.controls import Actions, Controls, decimals
-from svsl.show.viewer.newest import NewestFirst
+from svsl.show.viewer.controls import Controls, decimals
 from svsl.show.viewer.stage import draw_lines, make_stage
 from svsl.tasks.base import context_names, uniform_contexts
 from svsl.tasks.presentation import Motion, showable
@@ -25,6 +24,36 @@ if TYPE_CHECKING:
 
 _FRAME_S = 1 / 30
 _FAILED = (0.73, 0.33, 0.4)
+T = TypeVar("T")
+
+
+class NewestFirst(Generic[T]):
+    """Calls `work(request)` in a separate thread, only for the newest request: those it overtakes are dropped.
+
+    If `work` takes long, it should check `overtaken` regularly and return when that is true.
+    """
+
+    def __init__(self, work: Callable[[T], None]) -> None:
+        self._work, self._requests = work, queue.SimpleQueue[T | None]()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def ask(self, request: T) -> None:
+        """Overtakes the requests that wait."""
+        self._requests.put(request)
+
+    def close(self) -> None:
+        """Ends the thread after the current request."""
+        self._requests.put(None)
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether a newer request waits, or the worker is closed."""
+        return not self._requests.empty()
+
+    def _run(self) -> None:
+        for request in iter(self._requests.get, None):
+            if not self.overtaken:
+                self._work(request)
 
 
 @dataclass(frozen=True)
@@ -37,14 +66,9 @@ class _Request:
 
 
 class Session:
-    """Two threads serve a tab: one simulates the newest request, the other plays. The panel only changes the state.
+    """Two threads serve a tab: one simulates the newest request, the other plays. The panel only changes the state."""
 
-    Args:
-        page: The page the tab shows.
-        client: The tab.
-    """
-
-    def __init__(self, page: Page, client: viser.ClientHandle) -> None:
+    def __init__(self, page: "Page", client: viser.ClientHandle) -> None:
         self.page, self.client, self.library = page, client, page.library
         self.task, self.rng = page.make_task(), np.random.default_rng()
         self.context = 0.5 * (self.library.context_low + self.library.context_high)
@@ -57,24 +81,14 @@ class Session:
         self._drawn: tuple[Motion, int] | None = None
         self.lock, self.closed = threading.RLock(), threading.Event()
         self.stage = make_stage(client, self.task)
-        self.controls = Controls(
-            client, self.library, context_names(self.task), self.context, self.stage is not None, self._actions()
-        )
+        names, playable, axes = context_names(self.task), self.stage is not None, page.view.axes
+        self.controls = Controls(client, self.library, names, self.context, playable, self.choose_component)
         self.boards = [
-            Board(
-                client,
-                self.library,
-                self.task,
-                dims,
-                place,
-                page.view.axes,
-                page.map_size,
-                page.maps.get(dims),
-                self._on_map,
-            )
+            Board(client, self.library, self.task, dims, place, axes, page.map_size, page.maps.get(dims), self._on_map)
             for dims, place in zip(map_dims(self.library), page.map_places, strict=True)
         ]
         self.worker = NewestFirst(self._compute)
+        self._connect_controls()
         self.choose_context(self.context)
         threading.Thread(target=self._play, daemon=True).start()
 
@@ -85,18 +99,22 @@ class Session:
 
     # ---- what a user can do ------------------------------------------------------------------------------------------
 
-    def _actions(self) -> Actions:
-        return Actions(
-            choose_context=self.choose_context,
-            random_context=lambda: self.choose_context(uniform_contexts(self.task, 1, self.rng)[0]),
-            choose_component=self.choose_component,
-            play_all=self.play_all,
-            overlay=self.draw_overlay,
-            play_or_pause=self.play_or_pause,
-            scrub=self.scrub,
-            sample=self.sample,
-            success_map=self.page.compute_maps,
-        )
+    def _connect_controls(self) -> None:
+        panel = self.controls
+
+        def slider_moved(event: viser.GuiEvent[viser.GuiSliderHandle[float]]) -> None:
+            if event.client is not None:  # the user moved it, not this session
+                self.choose_context(np.array([slider.value for slider in panel.sliders]))
+
+        for slider in panel.sliders:
+            slider.on_update(slider_moved)
+        panel.random_context.on_click(lambda _: self.choose_context(uniform_contexts(self.task, 1, self.rng)[0]))
+        panel.success_map.on_click(lambda _: self.page.compute_maps())
+        panel.play.on_click(lambda _: self.play_or_pause())
+        panel.play_all.on_click(lambda _: self.play_all())
+        panel.time.on_update(lambda event: self.scrub(panel.time.value) if event.client else None)
+        panel.overlay.on_update(lambda _: self.draw_overlay())
+        panel.sample.on_click(lambda _: self.sample(int(panel.draws.value)))
 
     def choose_context(self, context: Array) -> None:
         """Asks for the skills of a context, rounded as on the sliders and clipped to the box."""

@@ -1,7 +1,5 @@
 """What moves on the page: one kind of stage for each kind of scene."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from typing import Protocol, cast
@@ -48,7 +46,7 @@ class View:
         """Half of what is seen at the target."""
         return float(np.linalg.norm(self.eye - self.target) * np.tan(self.fov / 2))
 
-    def moved(self, sideways: float, farther: float) -> View:
+    def moved(self, sideways: float, farther: float) -> "View":
         """The view moved to its right, and back by a factor."""
         shift = sideways * self.axes[:, 0]
         return View(self.target + farther * (self.eye - self.target) + shift, self.target + shift, self.up, self.fov)
@@ -125,8 +123,6 @@ def draw_lines(client: viser.ClientHandle, name: str, points: Array, color: Colo
 
 
 class _MujocoStage:
-    """A MuJoCo model."""
-
     def __init__(self, client: viser.ClientHandle, scene: MujocoScene) -> None:
         self.client, self.model = client, copy.copy(scene.model)  # mjviser changes the visuals of its model
         self.data = mujoco.MjData(self.model)
@@ -135,7 +131,6 @@ class _MujocoStage:
         self.scene.camera_tracking_enabled = False
 
     def show(self, motion: Motion, step: int, color: Color) -> None:
-        """See `Stage`."""
         set_pose(self.model, self.data, motion, step)
         self.scene.update_from_mjdata(self.data)
         stride = max(1, round(0.01 / motion.dt_s))
@@ -162,7 +157,6 @@ class _PlanarStage:
         self.goal = client.scene.add_icosphere("/goal", radius=0.25, color=(238, 0, 0))
 
     def show(self, motion: Motion, step: int, color: Color) -> None:
-        """See `Stage`."""
         joints = in_space(motion.poses[step])
         with self.client.atomic():
             self.goal.position = motion.markers[0]
