@@ -12,6 +12,8 @@ from svsl.model.library import SkillLibrary
 from svsl.tasks.base import Task, uniform_contexts
 from svsl.tasks.presentation import Motion, PlanarScene, Scene, showable
 
+_CONTEXTS_TRIED = 60
+
 
 @dataclass(frozen=True)
 class PlayableSkill:
@@ -34,7 +36,7 @@ class PlayableSkill:
 def skills_at(
     library: SkillLibrary, task: Task, context: Array, rng: np.random.Generator, components: Sequence[int] | None = None
 ) -> list[PlayableSkill]:
-    """The skills of the given components, or of all that are active in the context, most probable first."""
+    """Returns the skills of the given components, or of all that are active in the context, most probable first."""
     gating = library.gating(context)
     if components is None:
         chosen = np.flatnonzero(is_active(gating))
@@ -58,15 +60,13 @@ def skills_at(
     ]
 
 
-def versatile_context(
-    library: SkillLibrary, task: Task, rng: np.random.Generator, tries: int = 60
-) -> tuple[Array, list[PlayableSkill]]:
-    """Among random contexts, the one solved in most modes and then by most components, and its skills.
+def versatile_context(library: SkillLibrary, task: Task, rng: np.random.Generator) -> tuple[Array, list[PlayableSkill]]:
+    """Returns the random context that is solved in most modes, then by most components, and its skills.
 
     The successful skills come first, one of each mode before others of the same mode.
     """
     best, chosen = (-1, -1), (np.empty(0), list[PlayableSkill]())
-    for context in uniform_contexts(task, tries, rng):
+    for context in uniform_contexts(task, _CONTEXTS_TRIED, rng):
         skills = skills_at(library, task, context, rng)
         modes = Counter[str]()
         order = dict[int, tuple[bool, int]]()
@@ -82,23 +82,23 @@ def versatile_context(
 def draws_around(
     library: SkillLibrary, task: Task, context: Array, component: int, count: int, rng: np.random.Generator
 ) -> tuple[Array, Array, BoolArray]:
-    """Parameters drawn from a component's expert `(n, dt)`, their returns `(n,)` and successes `(n,)`."""
+    """Returns parameters drawn from a component's expert `(n, dt)`, their returns `(n,)` and successes `(n,)`."""
     contexts = np.repeat(context[None], count, axis=0)
     parameters = library.mixture.sample_parameters(contexts, np.full(count, component, dtype=np.intp), rng)
     outcome = run_finite(task, contexts, parameters, rng, described=True)
     return parameters, outcome.returns, outcome.success
 
 
-def motion(task: Task, context: Array, parameters: Array) -> Motion:
-    """How an episode looks over time, until it is decided or nothing moves any more; an error if it cannot be shown."""
+def trimmed_motion(task: Task, context: Array, parameters: Array) -> Motion:
+    """Returns an episode over time, until shortly after it is decided or nothing moves any more."""
     return showable(task).motion(context, parameters).trimmed()
 
 
 def outline(scene: Scene, motion: Motion) -> Array:
-    """What remains visible of a motion at its end, `(n, 3)`: the path of the ball, or the last posture in the plane."""
+    """Returns the line `(n, 3)` that a motion leaves behind: the path of the ball, or the last posture in the plane."""
     return in_space(motion.poses[-1]) if isinstance(scene, PlanarScene) else motion.trail[motion.trail_start :]
 
 
 def in_space(points: Array) -> Array:
-    """Points of the plane `(n, 2)` in space: `(n, 3)`."""
+    """Returns points of the plane `(n, 2)` as points in space `(n, 3)`."""
     return np.column_stack([points, np.zeros(len(points))])

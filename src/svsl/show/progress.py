@@ -18,7 +18,7 @@ _LINE_EVERY_S = 5.0
 
 
 class Display:
-    """A context manager with a live display on a terminal; elsewhere `_live` stays None. Default: standard error."""
+    """A context manager with a live display on a terminal (default: standard error); elsewhere `_live` stays None."""
 
     def __init__(self, title: str, quiet: bool = False, file: TextIO | None = None) -> None:
         self.title, self.quiet = title, quiet

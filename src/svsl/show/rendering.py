@@ -31,7 +31,7 @@ class Renderer(Protocol):
 
 
 def make_renderer(task: Task, width: int = 640, height: int = 480) -> Renderer:
-    """The renderer of a task's scene, for pictures of a size in pixels."""
+    """Creates the renderer of a task's scene, for pictures of the given size in pixels."""
     scene = showable(task).scene
     if isinstance(scene, PlanarScene):
         return _PlanarRenderer(scene, width, height)
@@ -47,7 +47,7 @@ class _MujocoRenderer:
         self._camera = "scene" if "scene" in cameras else -1  # -1 looks at the whole model
         try:
             self._renderer = mujoco.Renderer(self._model, height, width)
-        except Exception as error:  # which one depends on the library that is missing
+        except Exception as error:  # its type depends on the library that is missing
             raise SvslError(
                 "pictures need OpenGL: install libegl1 and libgl1-mesa-dri, or libosmesa6 (Debian, Ubuntu), and import "
                 f"svsl before MuJoCo ({error})"
@@ -105,11 +105,11 @@ class _PlanarRenderer:
         return pixels(self._figure)
 
     def close(self) -> None:
-        pass  # nothing is held
+        pass  # there is nothing to free
 
 
 def draw_planar_scene(axes: Axes, scene: PlanarScene) -> None:
-    """The obstacles, the base and the goals' box."""
+    """Draws the obstacles, the base and the goals' box."""
     for x_from, x_to, y_from, y_to in scene.obstacles:
         axes.add_patch(Rectangle((x_from, y_from), x_to - x_from, y_to - y_from, color="#BB5566", lw=0))
     draw_box(axes, scene.low, scene.high, edgecolor="0.6", ls=":", lw=1)

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 from svsl.errors import SvslError
 from svsl.model.files import write_bytes
 from svsl.model.gaussians import Array
-from svsl.show.playback import PlayableSkill, motion
+from svsl.show.playback import PlayableSkill, trimmed_motion
 from svsl.show.plots.style import Color, component_color, rgb
 from svsl.show.rendering import Picture, make_renderer
 from svsl.tasks.base import Task
@@ -24,7 +24,7 @@ _CAPTION_HEIGHT = 0.09  # relative to the height of a cell
 
 
 def check_format(path: Path) -> None:
-    """Checks the name of a video and that its encoder is installed, before anything is rendered."""
+    """Checks the file name of a video, and that its encoder is installed, before anything is rendered."""
     if path.suffix not in FORMATS:
         raise SvslError(f"out: expected a file name that ends in {' or '.join(FORMATS)}, got {str(path)!r}")
     if path.suffix == ".mp4" and find_spec("imageio_ffmpeg") is None:
@@ -47,8 +47,8 @@ def render_video(
     called with the number of frames done and their total.
     """
     check_format(path)
-    motions = [motion(task, context, skill.parameters) for skill in skills]
-    total = int(np.ceil(max(each.duration_s for each in motions) / speed * fps)) + 1
+    motions = [trimmed_motion(task, context, skill.parameters) for skill in skills]
+    total = int(np.ceil(max(motion.duration_s for motion in motions) / speed * fps)) + 1
     colors = [component_color(skill.component) for skill in skills]
     captions = [_caption(skill.caption, color, size) for skill, color in zip(skills, colors, strict=True)]
     renderer = make_renderer(task, *size)
@@ -56,11 +56,11 @@ def render_video(
     def frames() -> Iterator[Picture]:
         steps, cells = [-1] * len(skills), list(captions)
         for done in range(total):
-            for cell, (shown, color) in enumerate(zip(motions, colors, strict=True)):
-                step = shown.step_at(speed * done / fps)
+            for cell, (motion, color) in enumerate(zip(motions, colors, strict=True)):
+                step = motion.step_at(speed * done / fps)
                 if step != steps[cell]:  # a motion that has ended keeps its last picture
                     steps[cell] = step
-                    cells[cell] = np.concatenate([renderer.frame(shown, step, color), captions[cell]])
+                    cells[cell] = np.concatenate([renderer.frame(motion, step, color), captions[cell]])
             progress(done + 1, total)
             yield grid(cells)
 
@@ -73,7 +73,7 @@ def render_video(
 
 
 def _caption(text: str, color: Color, size: tuple[int, int]) -> Picture:
-    """A strip with a text and the component's colour: `(rows, width, 3)`."""
+    """Returns a strip with a text and the component's colour: `(rows, width, 3)`."""
     height = round(_CAPTION_HEIGHT * size[1])
     strip = Image.new("RGB", (size[0], height), "white")
     pen = ImageDraw.Draw(strip)
@@ -86,7 +86,7 @@ def _caption(text: str, color: Color, size: tuple[int, int]) -> Picture:
 
 
 def grid(cells: Sequence[Picture]) -> Picture:
-    """Pictures of one size in a square-like grid on white; width and height are even, as video codecs require."""
+    """Arranges pictures of one size in a nearly square grid; its width and height are even, as video codecs require."""
     columns = int(np.ceil(np.sqrt(len(cells))))
     rows = -(-len(cells) // columns)
     height, width = cells[0].shape[:2]
@@ -98,7 +98,7 @@ def grid(cells: Sequence[Picture]) -> Picture:
 
 
 def _gif(frames: Iterator[Picture], fps: int, colors: Sequence[Color]) -> bytes:
-    """A GIF that keeps the given colours.
+    """Returns a GIF that keeps the given colours.
 
     All frames share one palette: nothing flickers, and what does not move takes no space.
     """

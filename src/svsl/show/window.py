@@ -1,4 +1,4 @@
-"""A window on the screen that shows pictures one after the other."""
+"""A window that shows pictures one after the other."""
 
 import numpy as np
 from matplotlib.backends.registry import BackendFilter, backend_registry
@@ -8,7 +8,7 @@ from svsl.errors import SvslError
 
 
 class Window:
-    """A matplotlib window; creating it fails without a screen."""
+    """A matplotlib window; it needs a screen."""
 
     def __init__(self, title: str) -> None:
         from matplotlib import pyplot

@@ -21,7 +21,7 @@ _MAP_CELLS, _LINE_CELLS = 20, 120
 
 
 def contexts_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
-    """The context distributions over the box, one panel per pair of context dimensions."""
+    """Draws the context distributions over the box, one panel per pair of context dimensions."""
     first_dims = range(0, library.context_dim, 2)
     figure = Figure(figsize=(6 * len(first_dims), 5.6), layout="constrained")
     for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
@@ -30,9 +30,9 @@ def contexts_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
 
 
 def draw_contexts(axes: Axes, library: SkillLibrary, task: Task, seed: int = 0, dim: int = 0) -> None:
-    """Context distributions in the dimensions `dim` and `dim + 1`, and where the most probable component fails.
+    """Draws context distributions in the dimensions `dim` and `dim + 1`, and where the most probable component fails.
 
-    If `dim` is the last dimension, there are curves, with the failures on the axis.
+    If `dim` is the last dimension, it draws curves instead of ellipses, with the failures on the axis.
     """
     rng = stream(seed, PLOT_STREAM, 0)
     contexts = uniform_contexts(task, _FAILURE_CONTEXTS, rng)
@@ -58,7 +58,7 @@ def name_axes(axes: Axes, task: Task, dim: int = 0) -> None:
 
 
 def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, int] = (0, 1)) -> None:
-    """Ellipses of one standard deviation of each `pi(c|o)` in two dimensions, more opaque for heavier components."""
+    """Draws each `pi(c|o)` as an ellipse of one standard deviation in two dimensions, more opaque if it is heavier."""
     low, high = library.context_low[list(dims)], library.context_high[list(dims)]
     contexts, weights = library.mixture.contexts, np.exp(library.mixture.log_weights)
     variance, axis = np.linalg.eigh(contexts.cov[:, list(dims)][:, :, list(dims)])
@@ -85,7 +85,7 @@ def draw_failures(axes: Axes, points: Array, **legend: Any) -> None:
 
 
 def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
-    """Curves of `pi(o) pi(c|o)` over one context dimension."""
+    """Draws curves of `pi(o) pi(c|o)` over one context dimension."""
     low, high = library.context_low[dim], library.context_high[dim]
     grid = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), 400)
     contexts = library.mixture.contexts
@@ -99,7 +99,7 @@ def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
 
 
 def success_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
-    """Success of the library over the context box: one panel per pair of context dimensions, a curve for only one."""
+    """Draws the success of a library over its box: one panel per pair of context dimensions, curves for only one."""
     if library.context_dim == 1:
         return _success_line_figure(library, task, seed)
     first_dims = range(0, library.context_dim - 1, 2)
@@ -129,7 +129,7 @@ def _success_line_figure(library: SkillLibrary, task: Task, seed: int) -> Figure
 
 
 def draw_success_line(axes: Axes, contexts: Array, gating: Array, success: BoolArray) -> None:
-    """Success rate over contexts `(n,)`, each component weighted by its gating `(n, K)`."""
+    """Draws the success rate over contexts `(n,)`, each component weighted by its gating `(n, K)`."""
     total = gating.sum(axis=1)
     rate = np.where(total > 0, (gating * success).sum(axis=1) / np.where(total > 0, total, 1.0), np.nan)
     axes.plot(contexts, rate, color=HUES[0], lw=1.4)
@@ -141,7 +141,7 @@ def draw_success_line(axes: Axes, contexts: Array, gating: Array, success: BoolA
 
 
 def draw_component_rows(axes: Axes, contexts: Array, gating: Array, solved: BoolArray, failed: BoolArray) -> None:
-    """One row per component: its colour where it succeeds, more opaque where more probable; crosses where it fails."""
+    """Draws a row per component: its colour where it succeeds, more opaque if more probable; crosses where it fails."""
     half = 0.5 * (contexts[1] - contexts[0])
     for k in range(gating.shape[1]):
         strength = np.where(solved[:, k], 0.3 + 0.7 * gating[:, k], 0.0)
@@ -158,7 +158,7 @@ def draw_component_rows(axes: Axes, contexts: Array, gating: Array, solved: Bool
 
 
 def draw_success_map(axes: Axes, image: Array, low: Array, high: Array, colors: str = "cividis") -> None:
-    """A map of success rates `(rows, columns)` over a box, dark where they are low."""
+    """Draws a map of success rates `(rows, columns)` over a box, dark where they are low."""
     extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
     picture = axes.imshow(image, origin="lower", extent=extent, vmin=0, vmax=1, cmap=colors, aspect="auto")
     axes.figure.colorbar(picture, ax=axes, label="success rate")

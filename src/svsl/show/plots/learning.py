@@ -19,7 +19,7 @@ _FAR_APART = 5  # budgets that differ by more are drawn on a logarithmic axis
 
 
 def learning_figure(metrics: Sequence[MetricsRow], step_based: bool = False) -> Figure:
-    """Return and success over episodes."""
+    """Draws return and success of a run over its episodes."""
     means, drawn = ("mean actions", "drawn actions") if step_based else ("component means", "sampled parameters")
     figure = Figure(figsize=(9, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -34,7 +34,7 @@ def learning_figure(metrics: Sequence[MetricsRow], step_based: bool = False) -> 
 
 
 def draw_curves(axes: Axes, metrics: Sequence[MetricsRow], curves: Mapping[str, tuple[str, str]]) -> None:
-    """Columns of the metrics over episodes, each with its label and colour; non-finite values are left out."""
+    """Draws columns of the metrics over episodes, each with its label and colour; non-finite values are left out."""
     columns = {name: np.array([row.get(name) for row in metrics], dtype=np.float64) for name in (_EPISODES, *curves)}
     unit, label = episodes_axis(float(columns[_EPISODES][-1]))
     for name, (legend, color) in curves.items():
@@ -44,9 +44,9 @@ def draw_curves(axes: Axes, metrics: Sequence[MetricsRow], curves: Mapping[str, 
 
 
 def episodes_axis(most: float) -> tuple[float, str]:
-    """The unit of an axis of up to `most` episodes, and its label."""
+    """Returns the unit of an axis of up to `most` episodes, and its label."""
     unit, suffix = (1e6, " [million]") if most >= 1e6 else (1e3, " [thousand]") if most >= 1e4 else (1.0, "")
-    return unit, f"simulated episodes{suffix}"  # without those that are rejected before they run
+    return unit, f"simulated episodes{suffix}"  # episodes that are rejected before they run do not count
 
 
 def limit_to_most(axes: Axes) -> None:
@@ -77,7 +77,7 @@ def plot_learning(
 ) -> Path:
     """Draws the curves of groups of seeds: one column per metric, the paper's statistic above the robust one.
 
-    With `panels`, an option of the task: one column per value of it and one row per metric, the paper's statistic only.
+    With `panels`, a task option: one column per value of it and one row per metric, the paper's statistic only.
     """
     if panels:
         parts = _parts(groups, panels)
@@ -96,7 +96,7 @@ def plot_learning(
 
 
 def _parts(groups: Sequence[Group], option: str) -> dict[str, list[Group]]:
-    """The groups by the value of an option of their task, named by their other differences."""
+    """Returns the groups by the value of a task option, labelled by their other differences."""
     parts: dict[str, list[tuple[Run, ...]]] = {}
     for group in groups:
         options = group.runs[0].config.task_options
@@ -108,7 +108,7 @@ def _parts(groups: Sequence[Group], option: str) -> dict[str, list[Group]]:
 
 
 def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool) -> None:
-    """One curve per group: mean and two standard errors, or (robust) interquartile mean and its bootstrap interval."""
+    """Draws one curve per group: mean and two standard errors; if robust, interquartile mean and bootstrap interval."""
     tops, floors, ends = [], [], []
     curves = [learning_curve(group, metric) for group in groups]
     unit, label = episodes_axis(max((curve.episodes[-1] for curve in curves if curve), default=0.0))

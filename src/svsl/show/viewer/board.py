@@ -19,7 +19,7 @@ _PIXELS = 640
 
 
 def map_dims(library: SkillLibrary) -> list[Dims]:
-    """The context dimensions of each map: pairs, and the last one alone if their number is odd."""
+    """Returns the context dimensions of each map: pairs, and the last one alone if their number is odd."""
     dims = range(library.context_dim)
     return [tuple(dims[first : first + 2]) for first in dims[::2]]
 
@@ -27,7 +27,7 @@ def map_dims(library: SkillLibrary) -> list[Dims]:
 def map_picture(
     library: SkillLibrary, task: Task, dims: Dims, success: Array | None
 ) -> tuple[NDArray[np.uint8], Array, Array]:
-    """A map as a picture `(rows, columns, 3)`, and the contexts `(2,)` of its lower left and upper right corners.
+    """Draws a map: the picture `(rows, columns, 3)`, and the contexts `(2,)` of its lower left and upper right corners.
 
     Components are ellipses (or densities, if the map has one dimension), on top of the success rates if there are any.
     """
@@ -104,7 +104,7 @@ class Board:
         self.mark(self._marked)
 
     def context_on_ray(self, origin: Array, direction: Array) -> Array:
-        """The values of the map's dimensions where a ray hits it."""
+        """Returns the values of the map's dimensions where a ray hits it."""
         right, up, front = self.axes.T
         along = ((self.centre - origin) @ front) / (direction @ front)
         point = origin + along * direction - self.centre

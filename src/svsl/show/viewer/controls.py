@@ -14,7 +14,7 @@ SPEEDS = ("0.1x", "0.25x", "0.5x", "1x", "2x")
 
 
 def decimals(span: float) -> int:
-    """Digits after the point that divide a range into 100 to 1000 steps."""
+    """Returns the digits after the point that divide a range into 100 to 1000 steps."""
     return int(2 - np.floor(np.log10(span)))
 
 

@@ -46,7 +46,7 @@ class Page:
 
     def __init__(self, library: SkillLibrary, make_task: Callable[[], Task], host: str, port: int) -> None:
         _check_host(host)  # viser would wait forever
-        # a tab may be closed at any moment, also while a message is on its way
+        # a tab may be closed at any moment, even while a message is being sent
         warnings.filterwarnings("ignore", "Queued a .* on a closed connection", UserWarning)
         self.library, self.make_task = library, make_task
         self.maps: dict[Dims, Array] = {}

@@ -11,7 +11,7 @@ import numpy as np
 import viser
 
 from svsl.model.gaussians import Array
-from svsl.show.playback import PlayableSkill, draws_around, motion, outline, skills_at
+from svsl.show.playback import PlayableSkill, draws_around, outline, skills_at, trimmed_motion
 from svsl.show.plots.style import Color, component_color
 from svsl.show.viewer.board import Board, Dims, map_dims
 from svsl.show.viewer.controls import Controls, decimals
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class NewestFirst(Generic[T]):
-    """Calls `work(request)` in a separate thread, only for the newest request: those it overtakes are dropped.
+    """Calls `work(request)` in a separate thread, only for the newest request: older ones are dropped.
 
     If `work` takes long, it should check `overtaken` regularly and return when that is true.
     """
@@ -38,7 +38,7 @@ class NewestFirst(Generic[T]):
         threading.Thread(target=self._run, daemon=True).start()
 
     def ask(self, request: T) -> None:
-        """Overtakes the requests that wait."""
+        """Adds a request, which overtakes those that wait."""
         self._requests.put(request)
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ class NewestFirst(Generic[T]):
 
 @dataclass(frozen=True)
 class _Request:
-    """What a tab asks for: the skills of a context, and perhaps draws around one of them."""
+    """A request of a tab: the skills of a context, and optionally draws around one of them."""
 
     context: Array
     component: int = 0
@@ -97,7 +97,7 @@ class Session:
         self.closed.set()
         self.worker.close()
 
-    # ---- what a user can do ------------------------------------------------------------------------------------------
+    # ---- actions of the user -----------------------------------------------------------------------------------------
 
     def _connect_controls(self) -> None:
         panel = self.controls
@@ -151,15 +151,15 @@ class Session:
     def play_or_pause(self) -> None:
         """Pauses, continues, or starts again at the end."""
         with self.lock:
-            shown = self.motions.get(self.selected)
-            if not self.playing and shown is not None and self.time_s >= shown.duration_s:
+            motion = self.motions.get(self.selected)
+            if not self.playing and motion is not None and self.time_s >= motion.duration_s:
                 self.time_s = 0.0
             self._set_playing(not self.playing)
 
     def scrub(self, time_s: float) -> None:
         """Shows one moment."""
         with self.lock:
-            self.queue, self.time_s = [], max(0.0, time_s)  # in this order also for NaN
+            self.queue, self.time_s = [], max(0.0, time_s)  # in this order, because it turns NaN into 0
             self._set_playing(False)
 
     def sample(self, count: int) -> None:
@@ -204,7 +204,7 @@ class Session:
     def _simulate_motions(self, context: Array) -> None:
         for skill in self.skills:
             if skill.component not in self.motions:
-                simulated = motion(self.task, context, skill.parameters)
+                simulated = trimmed_motion(self.task, context, skill.parameters)
                 if self.worker.overtaken:
                     return
                 with self.lock:
@@ -221,7 +221,7 @@ class Session:
         )
         self.client.scene.remove_by_name("/draws")
         for row in range(len(parameters) if self.stage is not None else 0):
-            drawn = motion(self.task, request.context, parameters[row])
+            drawn = trimmed_motion(self.task, request.context, parameters[row])
             if self.worker.overtaken:
                 return
             color = component_color(request.component) if success[row] else _FAILED
@@ -239,11 +239,11 @@ class Session:
         with self.lock:
             self.client.scene.remove_by_name("/overlay")
             if self.controls.overlay.value:
-                for k, shown in self.motions.items():
-                    self._draw_path(f"/overlay/{k}", shown, component_color(k), 0.7)
+                for k, motion in self.motions.items():
+                    self._draw_path(f"/overlay/{k}", motion, component_color(k), 0.7)
 
-    def _draw_path(self, name: str, shown: Motion, color: Color, strength: float) -> None:
-        points = outline(showable(self.task).scene, shown)
+    def _draw_path(self, name: str, motion: Motion, color: Color, strength: float) -> None:
+        points = outline(showable(self.task).scene, motion)
         # the thickness of lines is in units of the scene: a fraction of the visible height
         draw_lines(self.client, name, points, color, strength * 0.006 * self.page.view.half_height)
 
@@ -257,17 +257,17 @@ class Session:
 
     def _advance(self, elapsed_s: float) -> None:
         """Advances the playback and draws what has changed."""
-        shown = self.motions.get(self.selected)
-        if shown is None or self.stage is None:
+        motion = self.motions.get(self.selected)
+        if motion is None or self.stage is None:
             return
         if self.playing:
-            self.time_s = min(self.time_s + elapsed_s * self.controls.speed_factor, shown.duration_s)
-        ended = self.playing and self.time_s >= shown.duration_s
-        step = shown.step_at(self.time_s)
-        if ended or self._drawn is None or self._drawn[0] is not shown or self._drawn[1] != step:
-            self._drawn = (shown, step)
-            self.stage.show(shown, step, component_color(self.selected))
-            self.controls.show_time(self.time_s, shown.duration_s)
+            self.time_s = min(self.time_s + elapsed_s * self.controls.speed_factor, motion.duration_s)
+        ended = self.playing and self.time_s >= motion.duration_s
+        step = motion.step_at(self.time_s)
+        if ended or self._drawn is None or self._drawn[0] is not motion or self._drawn[1] != step:
+            self._drawn = (motion, step)
+            self.stage.show(motion, step, component_color(self.selected))
+            self.controls.show_time(self.time_s, motion.duration_s)
         if ended:  # after the last frame, so that "Play again" appears with it
             self._set_playing(False, "Play again")
         if not self.playing and self.queue:

@@ -1,4 +1,4 @@
-"""What moves on the page: one kind of stage for each kind of scene."""
+"""The animated scene of the page: one stage for each kind of scene, and the camera that shows it."""
 
 import copy
 from dataclasses import dataclass
@@ -43,24 +43,24 @@ class View:
 
     @property
     def half_height(self) -> float:
-        """Half of what is seen at the target."""
+        """Half the visible height at the target."""
         return float(np.linalg.norm(self.eye - self.target) * np.tan(self.fov / 2))
 
     def moved(self, sideways: float, farther: float) -> "View":
-        """The view moved to its right, and back by a factor."""
+        """Returns the view moved to its right, and back by a factor."""
         shift = sideways * self.axes[:, 0]
         return View(self.target + farther * (self.eye - self.target) + shift, self.target + shift, self.up, self.fov)
 
 
 class Stage(Protocol):
-    """A scene of one client."""
+    """The scene of one client."""
 
     def show(self, motion: Motion, step: int, color: Color) -> None:
         """Shows one step of a motion, with the trail up to it."""
 
 
 def view_of(task: Task) -> View:
-    """The initial camera for a task's scene."""
+    """Returns the initial camera for a task's scene."""
     scene = task.scene if isinstance(task, Showable) else None
     if isinstance(scene, MujocoScene):
         return _model_view(scene.model)
@@ -72,7 +72,7 @@ def view_of(task: Task) -> View:
 
 
 def _model_view(model: mujoco.MjModel) -> View:
-    """The model's camera `scene`, or else the one from which MuJoCo shows the whole model, as in pictures."""
+    """Returns the model's camera `scene`; if it has none, MuJoCo's own view of the whole model, as in pictures."""
     camera = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, "scene")
     if camera >= 0:
         data = mujoco.MjData(model)
@@ -87,7 +87,7 @@ def _model_view(model: mujoco.MjModel) -> View:
         back, top = -np.array([cos_e * cos_a, cos_e * sin_a, sin_e]), np.array([-sin_e * cos_a, -sin_e * sin_a, cos_e])
         target = free.lookat.copy()
         eye = target + free.distance * back
-    # seen from straight above, the world's up direction is of no use
+    # a camera that looks straight down cannot use the world's up direction
     return View(eye, target, top.copy() if abs(back[2]) > _STEEP else _UP, float(np.radians(fov)))
 
 
@@ -104,12 +104,12 @@ def framed(view: View, maps: int, scene: bool) -> tuple[View, Array, float]:
     aside = -(1.2 * half + 0.5 * size) if scene else 0.0
     centres = view.target + aside * right + 1.04 * size * height[:, None] * up
     seen = view.moved(-0.5 * size if scene else 0.0, _ROOM)
-    # nearer to the eye they look the same, but are in front of the scene and above its floor
+    # closer to the eye the maps look the same, but are in front of the scene and above its floor
     return seen, seen.eye + _MAP_DEPTH * (centres - seen.eye), _MAP_DEPTH * size
 
 
 def make_stage(client: viser.ClientHandle, task: Task) -> Stage | None:
-    """The stage of a task's scene; None if the task cannot be shown."""
+    """Creates the stage of a task's scene; None if the task cannot be shown."""
     if not isinstance(task, Showable):
         return None
     scene = task.scene
