@@ -17,7 +17,7 @@ from svsl.show.plots.style import HUES, component_color, counted, draw_box, draw
 from svsl.tasks.base import Task, context_names, uniform_contexts, valid_contexts
 
 _FAILURE_CONTEXTS = 2000
-_MAP_CELLS, _LINE_CELLS = 20, 120
+_LINE_CELLS = 120
 
 
 def contexts_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
@@ -107,10 +107,15 @@ def success_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
     rng = stream(seed, PLOT_STREAM, 2)
     for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
         dims = (dim, dim + 1)
-        image = success_map(library, task, dims, _MAP_CELLS, rng, repeats=1 if library.context_dim == 2 else 3)
-        draw_success_map(axes, image, library.context_low[list(dims)], library.context_high[list(dims)])
+        low, high = library.context_low[list(dims)], library.context_high[list(dims)]
+        draw_success_map(axes, success_rates(library, task, dims, rng), low, high)
         name_axes(axes, task, dim)
     return figure
+
+
+def success_rates(library: SkillLibrary, task: Task, dims: tuple[int, int], rng: np.random.Generator) -> Array:
+    """Computes the map of success rates `(20, 20)` that figures and the page show; see `success_map`."""
+    return success_map(library, task, dims, cells=20, rng=rng, repeats=1 if library.context_dim == 2 else 3)
 
 
 def _success_line_figure(library: SkillLibrary, task: Task, seed: int) -> Figure:

@@ -28,7 +28,7 @@ FIGURES: dict[str, Callable[[SkillLibrary, Task, int], Figure]] = {
     "ball": skills.ball_figure,
     "snapshots": skills.snapshots_figure,
 }
-_EVERY_TASK = ("contexts", "success")  # the figures of tasks that name none
+_EVERY_TASK = ("contexts", "success")  # besides those that the task names
 
 
 def plot_run(run: Run, folder: Path | None = None, task: Task | None = None) -> list[Path]:

@@ -10,19 +10,18 @@ from collections.abc import Callable
 import viser
 
 from svsl.errors import SvslError
-from svsl.evaluation.metrics import success_map
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.model.random import stream
 from svsl.runs.config import PLOT_STREAM
+from svsl.runs.sources import seed_of
+from svsl.show.plots.contexts import success_rates
 from svsl.show.plots.style import counted
 from svsl.show.viewer.board import Dims, map_dims
 from svsl.show.viewer.session import Session
 from svsl.show.viewer.stage import framed, view_of
 from svsl.tasks.base import Task
 from svsl.tasks.presentation import Showable
-
-_MAP_CELLS, _MAP_REPEATS = 20, 3
 
 
 def _quiet() -> contextlib.redirect_stdout[io.StringIO]:
@@ -90,11 +89,10 @@ class Page:
 
     def _compute_maps(self) -> None:
         try:
-            task, rng = self.make_task(), stream(int(self.library.metadata.get("seed", 0)), PLOT_STREAM, 2)
-            repeats = 1 if self.library.context_dim == 2 else _MAP_REPEATS
+            task, rng = self.make_task(), stream(seed_of(self.library), PLOT_STREAM, 2)
             for dims in map_dims(self.library):
                 if len(dims) == 2:
-                    self.maps[dims] = success_map(self.library, task, (dims[0], dims[1]), _MAP_CELLS, rng, repeats)
+                    self.maps[dims] = success_rates(self.library, task, (dims[0], dims[1]), rng)
                     for session in list(self._sessions.values()):
                         session.draw_maps()
             self._show_map_state("Success map computed", disabled=True)
