@@ -1,10 +1,10 @@
-"""The one error type whose message is meant for the user as it stands, and how it is printed."""
+"""The one error type whose message is written for the user, and how it is printed."""
 
 import sys
 
 
 class SvslError(ValueError):
-    """Something the user can mend: says what was wrong, what was expected and how to fix it.
+    """A mistake that the user can fix; the message says what was wrong, what was expected and how to fix it.
 
     The command line prints it as one line and exits with code 2.
     """

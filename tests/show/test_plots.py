@@ -1,7 +1,5 @@
 """Figures: what is drawn where, read back from the axes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -47,10 +45,10 @@ def numbers_at(axes: Axes) -> dict[str, tuple[float, float]]:
 def test_ellipses_are_one_standard_deviation(library: SkillLibrary) -> None:
     axes = Figure().subplots()
     draw_context_ellipses(axes, library)
-    outlines = [patch for patch in axes.patches if isinstance(patch, Ellipse) and not patch.get_fill()]
-    assert len(outlines) == 2
-    for ellipse, mean, cov in zip(outlines, [[5, 2], [6, -3]], library.mixture.contexts.cov, strict=True):
-        # a point of the unit circle mapped by the patch lies at Mahalanobis distance 1
+    ellipses = [patch for patch in axes.patches if isinstance(patch, Ellipse)]
+    assert len(ellipses) == 2
+    for ellipse, mean, cov in zip(ellipses, [[5, 2], [6, -3]], library.mixture.contexts.cov, strict=True):
+        # a point of the unit circle mapped by the patch is at Mahalanobis distance 1
         points = ellipse.get_patch_transform().transform(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]))
         offset = points - np.array(mean)
         distance = np.einsum("ni,ij,nj->n", offset, np.linalg.inv(cov), offset)
@@ -68,8 +66,7 @@ def test_postures_end_at_the_tips_of_the_means(library: SkillLibrary) -> None:
     axes = Figure().subplots()
     task = PlanarReacher()
     context = np.array([5.2, 1.0])
-    shown = draw_postures(axes, library, task, context, stream(0))
-    assert shown == 2
+    assert draw_postures(axes, library, task, context, stream(0)) == 2
     for component in range(2):
         x, y = axes.lines[component].get_data()
         tip = task.joints(library.mean(context, component)[None])[0, -1]
@@ -176,7 +173,7 @@ def test_success_over_one_dimension_and_its_components() -> None:
     np.testing.assert_allclose(np.asarray(below.lines[0].get_data(), dtype=np.float64), [x[places], components])
 
 
-def test_one_component_is_singular() -> None:
+def test_titles_use_the_singular_for_one_component() -> None:
     axes = Figure().subplots()
     library = small_library("planar-reacher", np.array([[5.0, 0.0]]), 1.0, np.zeros((1, 10)))
     draw_contexts(axes, library, PlanarReacher())
@@ -211,8 +208,8 @@ def rows(means: list[float | None], drawn: list[float | None], every: int = 1000
     ]
 
 
-def test_learning_curves_are_visible_but_for_the_first_bad_tests() -> None:
-    # the means are far above the draws: a fifth of all tests below the picture were two fifths of the draws
+def test_learning_curves_are_visible_except_for_bad_first_tests() -> None:
+    # the means are far above the draws: if a fifth of all tests were cut off, it would be two fifths of the draws
     left = learning_figure(rows([-1.0] * 10, [-10.0 - 0.5 * (i % 3) for i in range(10)])).axes[0]
     assert left.get_ylim()[0] < -11
     assert left.get_ylim()[1] > -1
@@ -232,7 +229,7 @@ def test_learning_curves_are_visible_but_for_the_first_bad_tests() -> None:
         assert 0.8 <= (np.asarray(line.get_ydata()) > left.get_ylim()[0]).mean() < 1
 
 
-def test_learning_curves_of_returns_that_are_not_finite() -> None:
+def test_learning_curves_of_non_finite_returns() -> None:
     figure = learning_figure(rows([None] * 4, [-3.0, None, -1.0, -2.0]))
     figure.canvas.draw()
     assert figure.axes[0].get_ylim()[0] < -3
@@ -245,13 +242,13 @@ def test_learning_curves_of_returns_that_are_not_finite() -> None:
 @pytest.mark.parametrize(
     ("every", "last", "unit"), [(100, 1000, ""), (2500, 25, " [thousand]"), (4e5, 4, " [million]")]
 )
-def test_episodes_are_told_in_a_unit_that_fits(every: int, last: float, unit: str) -> None:
+def test_episodes_are_labelled_in_a_suitable_unit(every: int, last: float, unit: str) -> None:
     for axes in learning_figure(rows([-1.0] * 10, [-2.0] * 10, every)).axes:
         assert axes.get_xlabel() == f"simulated episodes{unit}"
         assert np.asarray(axes.lines[0].get_xdata())[-1] == last
 
 
-def test_the_legend_of_learning_covers_no_curve() -> None:
+def test_the_legend_does_not_cover_the_learning_curves() -> None:
     figure = learning_figure(rows([-1.0] * 10, [-2.0] * 10))
     figure.canvas.draw()
     (legend,) = figure.legends
@@ -259,7 +256,7 @@ def test_the_legend_of_learning_covers_no_curve() -> None:
     assert not any(legend.get_window_extent().overlaps(axes.get_window_extent()) for axes in figure.axes)
 
 
-def test_a_figure_that_cannot_be_drawn_costs_no_other(
+def test_the_others_are_drawn_if_one_figure_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--components", "1", "--iterations", "3", "--quiet"]
@@ -283,7 +280,7 @@ def test_a_figure_that_cannot_be_drawn_costs_no_other(
     assert err.startswith("no figures of the library: run has no trained component yet")
 
 
-def test_libraries_that_are_no_runs_are_drawn_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_libraries_without_a_run_are_drawn_too(capsys: pytest.CaptureFixture[str]) -> None:
     small_library("toys:Bimodal", np.zeros((2, 1)), 0.5, np.zeros((2, 2))).save("both.safetensors")
     assert main(["plot", "both.safetensors"]) == 0
     assert main(["plot", "planar-reacher", "--out", "here"]) == 0
@@ -294,7 +291,7 @@ def test_libraries_that_are_no_runs_are_drawn_too(capsys: pytest.CaptureFixture[
     assert out == "".join(f"figure   {name}\n" for name in [*names, "comparison.png"])
     assert err == ""
     assert all(Path(name).is_file() for name in names)
-    for args, told in (
+    for args, message in (
         (["nowhere"], "nowhere is not a run folder, a library file or a shipped library"),
         (["both.safetensors", "--out", "x.png"], "expected a folder for them, got 'x.png'"),
         (["both.safetensors", "nowhere", "--out", "x.foo"], "ends in .png, .pdf, .svg,"),
@@ -302,7 +299,7 @@ def test_libraries_that_are_no_runs_are_drawn_too(capsys: pytest.CaptureFixture[
         ([], "plot what?"),
     ):
         assert main(["plot", *args]) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 def test_libraries_of_different_tasks_side_by_side(library: SkillLibrary, monkeypatch: pytest.MonkeyPatch) -> None:

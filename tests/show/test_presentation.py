@@ -1,6 +1,4 @@
-"""Any task can say how it is shown, and nothing outside the tasks asks which task it is."""
-
-from __future__ import annotations
+"""A task defines how it is shown; nothing outside the tasks tests for a particular task."""
 
 import ast
 import importlib
@@ -20,8 +18,9 @@ import svsl.tasks
 from helpers import small_library
 from svsl import Outcome, SkillLibrary, make_task
 from svsl.cli import main
+from svsl.evaluation.metrics import is_active
 from svsl.model.gaussians import Array
-from svsl.show.playback import active_components, motion
+from svsl.show.playback import trimmed_motion
 from svsl.show.plots.contexts import draw_contexts
 from svsl.show.plots.files import FIGURES, plot_library
 from svsl.show.plots.skills import draw_ball_heights, draw_reaches
@@ -44,7 +43,7 @@ def names_in(node: ast.AST) -> set[str]:
 
 
 def type_tests(tree: ast.AST) -> set[str]:
-    """Names that occur where a module asks for a type: isinstance, issubclass, comparisons of types, patterns."""
+    """Names that occur where a module tests for a type: isinstance, issubclass, comparisons of types, patterns."""
     tested = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and names_in(node.func) & {"isinstance", "issubclass"}:
@@ -56,22 +55,22 @@ def type_tests(tree: ast.AST) -> set[str]:
     return tested
 
 
-def test_no_module_outside_the_tasks_asks_which_task_it_is() -> None:
+def test_no_module_outside_the_tasks_tests_for_a_task_class() -> None:
     classes = task_classes()
     assert {"PlanarReacher", "BeerPong", "TableTennis", "Reacher5", "MujocoTask", "SimulatedTask"} <= classes
     assert "Task" not in classes
     assert type_tests(ast.parse("isinstance(task, (int, tasks.Reacher5))")) & classes == {"Reacher5"}
     assert type_tests(ast.parse("type(task) is BeerPong")) & classes == {"BeerPong"}
-    found = {
+    offenders = {
         str(path.relative_to(PACKAGE)): names
         for path in PACKAGE.rglob("*.py")
         if PACKAGE / "tasks" not in path.parents and (names := type_tests(ast.parse(path.read_text())) & classes)
     }
-    assert found == {}
+    assert offenders == {}
 
 
 class Pendulum:
-    """A task of one's own, with one link in the plane and no MuJoCo: the angle is the parameter."""
+    """A user's task with one link in the plane and no MuJoCo; its parameter is the angle."""
 
     context_low, context_high = np.array([-1.0, -1.0]), np.array([1.0, 1.0])
     parameter_dim, initial_mean, initial_cov = 1, np.zeros(1), np.eye(1)
@@ -94,7 +93,7 @@ def pendulums() -> SkillLibrary:
     return small_library("test_presentation:Pendulum", np.zeros((2, 2)), 0.5, np.array([[0.5], [-2.0]]))
 
 
-def test_a_task_of_ones_own_is_drawn_and_filmed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_users_task_is_drawn_and_filmed(capsys: pytest.CaptureFixture[str]) -> None:
     pendulums().save("pendulum.safetensors")
     assert main(["plot", "pendulum.safetensors", "--out", "figures"]) == 0
     out, err = capsys.readouterr()
@@ -110,7 +109,7 @@ def test_a_task_of_ones_own_is_drawn_and_filmed(capsys: pytest.CaptureFixture[st
         assert np.abs(first - np.asarray(film.convert("RGB"))).max() > 100, "it moves"
 
 
-def test_a_figure_of_postures_needs_a_plane(
+def test_a_figure_of_postures_needs_a_planar_scene(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Pendulum, "figures", ("postures",))
@@ -119,10 +118,10 @@ def test_a_figure_of_postures_needs_a_plane(
     assert capsys.readouterr().err == "no postures.png: postures need a planar scene, and a Pendulum has none\n"
 
 
-def test_a_task_that_is_given_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_task_is_not_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
     library, task = pendulums(), Pendulum()
     monkeypatch.setattr(Pendulum, "figures", ())
-    monkeypatch.setattr("svsl.show.plots.files.task_of", lambda library: pytest.fail("the task is made again"))
+    monkeypatch.setattr("svsl.show.plots.files.task_of", lambda library: pytest.fail("the task is created again"))
     assert [path.name for path in plot_library(library, Path("figures"), task)] == ["contexts.png", "success.png"]
 
 
@@ -146,7 +145,7 @@ def test_a_motion_is_simulated_once(name: str, monkeypatch: pytest.MonkeyPatch) 
         return run(states, controls)
 
     monkeypatch.setattr(task.simulator, "run", recording)
-    assert len(motion(task, context, parameters).poses) > 30
+    assert len(trimmed_motion(task, context, parameters).poses) > 30
     assert steps <= sum(simulated) <= steps + 1, "one more for the sensors of the last state"
 
 
@@ -166,11 +165,11 @@ def test_a_crowded_context_is_drawn_too(name: str, draw: object, parameters: lis
     assert len(axes.lines) > (0 if name == "beer-pong" else 2), "the most probable component, besides goal and base"
 
 
-def test_active_components_are_those_above_a_percent_or_the_most_probable() -> None:
-    np.testing.assert_array_equal(active_components(np.array([0.9, 0.01, 0.09, 0.0])), [True, True, True, False])
+def test_active_components_have_at_least_one_percent_or_are_the_most_probable() -> None:
+    np.testing.assert_array_equal(is_active(np.array([0.9, 0.01, 0.09, 0.0])), [True, True, True, False])
     crowd = np.full(200, 0.00499)
     crowd[7] = 1 - crowd[1:].sum()
-    np.testing.assert_array_equal(np.flatnonzero(active_components(np.stack([crowd, crowd]))), [7, 207])
+    np.testing.assert_array_equal(np.flatnonzero(is_active(np.stack([crowd, crowd]))), [7, 207])
 
 
 def test_episodes_without_a_finite_return_are_failures_on_the_map() -> None:

@@ -1,7 +1,5 @@
 """Progress: a live display on a terminal, few plain lines elsewhere."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import os
@@ -31,7 +29,7 @@ STATUS = Status(
 )
 
 
-def test_a_line_says_it_all() -> None:
+def test_a_line_has_all_numbers() -> None:
     assert describe(STATUS) == (
         "component 7/60, iteration 120/350, 1.23 M episodes (45.6 k/s), recent return -2.5, "
         "test return -1.250 (success 50%, 6 components), elapsed 0:01:01, remaining 1:02:05, "
@@ -45,7 +43,7 @@ def test_unknown_numbers_are_left_out_or_marked() -> None:
     assert describe(start) == "iteration 1/9, 0 episodes (?/s), elapsed 0:00:00, remaining ?"
 
 
-def test_lines_are_few_and_quiet_is_quiet() -> None:
+def test_lines_are_few_and_quiet_prints_none() -> None:
     for quiet, lines in ((False, 1), (True, 0)):
         file = io.StringIO()
         with ProgressDisplay("reacher", quiet, file) as display:
@@ -54,7 +52,7 @@ def test_lines_are_few_and_quiet_is_quiet() -> None:
         assert file.getvalue().count("\n") == lines
 
 
-def test_a_line_follows_each_test_but_not_at_once_and_the_last_always(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_spaced_in_time_but_the_last_is_always_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, file = itertools.count(0.0, 2.0), io.StringIO()
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     with ProgressDisplay("reacher", file=file) as display:
@@ -79,7 +77,7 @@ def test_a_terminal_gets_a_live_display() -> None:
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160"}
     process = subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL, env=environment)
     os.close(theirs)
-    limit = threading.Timer(120, process.kill)  # the end of a process that hangs, and so of the reading
+    limit = threading.Timer(120, process.kill)  # ends a process that hangs, and with it the reading
     limit.daemon = True
     limit.start()
     seen = b""

@@ -1,7 +1,5 @@
 """Videos: the frames that are written, read back from the files."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -41,8 +39,8 @@ def read(path: str) -> Frames:
                 frames.append(np.asarray(video.convert("RGB"), dtype=np.int64))
             return np.stack(frames)
     ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="imageio-ffmpeg is not installed").get_ffmpeg_exe()
-    told = subprocess.run([ffmpeg, "-i", path], capture_output=True, text=True, check=False).stderr
-    size = re.search(r"Video: .* (\d+)x(\d+)", told)
+    report = subprocess.run([ffmpeg, "-i", path], capture_output=True, text=True, check=False).stderr
+    size = re.search(r"Video: .* (\d+)x(\d+)", report)
     assert size is not None
     width, height = map(int, size.groups())
     command = [ffmpeg, "-loglevel", "error", "-i", path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
@@ -56,10 +54,10 @@ def test_postures_side_by_side(out: str, capsys: pytest.CaptureFixture[str]) -> 
         pytest.importorskip("imageio_ffmpeg", reason="imageio-ffmpeg is not installed")
     flags = ["--context", "5.0", "-0.5", "--all", "--width", "160", "--fps", "10"]
     assert main(["video", "planar.safetensors", *flags, "--out", out]) == 0
-    shown, err = capsys.readouterr()
+    printed, err = capsys.readouterr()
     assert err == "", "silent in a pipe"
-    assert shown.count("skill    component") == 3
-    assert shown.endswith(f"video    {out}\n")
+    assert printed.count("skill    component") == 3
+    assert printed.endswith(f"video    {out}\n")
     frames = read(out)
     assert frames.shape == (16, 2 * 131, 320, 3), "1.5 s, four cells of 160 x 120 with captions of 11 rows"
     assert frames[0].mean() > 100, "not black"
@@ -68,7 +66,7 @@ def test_postures_side_by_side(out: str, capsys: pytest.CaptureFixture[str]) -> 
         assert np.abs(cells[0] - cells[-1]).mean() > 1, "the arm moves"
     assert frames[-1, 135:, 164:].min() > 240, "the fourth cell is empty"
     # the caption starts with the component's colour
-    color = 255 * np.array(component_color(int(shown.split("component ")[1][0])))
+    color = 255 * np.array(component_color(int(printed.split("component ")[1][0])))
     np.testing.assert_allclose(frames[-1, 122:129, 1:4].mean(axis=(0, 1)), color, atol=12)
 
 
@@ -87,7 +85,7 @@ def test_a_throw_in_the_scene(capsys: pytest.CaptureFixture[str]) -> None:
     assert np.abs(frames[0, :120] - frames[-1, :120]).mean() > 0.5, "something moves"
 
 
-def test_cells_lie_row_by_row_and_edges_are_even() -> None:
+def test_cells_are_placed_row_by_row_and_edges_are_even() -> None:
     cells = [np.full((5, 7, 3), number, dtype=np.uint8) for number in range(5)]
     picture = grid(cells)
     assert picture.shape == (10, 22, 3)

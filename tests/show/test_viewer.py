@@ -1,6 +1,4 @@
-"""The page, driven as a person would: a real server and a real browser."""
-
-from __future__ import annotations
+"""The page, used as a visitor would: a real server and a real browser."""
 
 import io
 import queue
@@ -34,8 +32,9 @@ pytest.importorskip("mjviser", reason="mjviser is not installed (the extra `view
 from playwright.sync_api import Browser, Page, expect  # noqa: E402
 
 from svsl.show.viewer.board import map_dims, map_picture  # noqa: E402
-from svsl.show.viewer.newest import NewestFirst  # noqa: E402
+from svsl.show.viewer.session import NewestFirst  # noqa: E402
 from svsl.show.viewer.stage import framed, view_of  # noqa: E402
+from waiting import wait_until  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
@@ -110,7 +109,7 @@ def chosen_context(page: Page) -> Array:
 
 
 def pixel_of(page: Page, library: SkillLibrary, context: Array, dims: tuple[int, ...]) -> tuple[float, float]:
-    """Where on the screen a context lies on its map, by the camera with which the page starts."""
+    """Returns the pixel of a context on its map, seen from the page's initial camera."""
     task, maps = make_task(library.metadata["task"]), map_dims(library)
     view, places, size = framed(view_of(task), len(maps), scene=True)
     _, low, high = map_picture(library, task, dims, None)
@@ -139,6 +138,12 @@ def wait_for_context(page: Page, context: Array) -> None:
 
 
 @needs_browser
+def _contrast(page: Page) -> float:
+    """Standard deviation of the pixels on the left of the page, where the map and the scene are."""
+    picture = np.asarray(Image.open(io.BytesIO(page.screenshot(timeout=WAIT_MS))).convert("RGB"), dtype=np.float64)
+    return float(picture[:, :450].std())
+
+
 def test_choosing_a_context_and_watching_a_throw(browser: Browser) -> None:
     means = np.array([[-0.2, -1.9], [0.2, -1.4]])
     served = serve(small_library("beer-pong", means, 0.1, THROWS))
@@ -171,16 +176,15 @@ def test_choosing_a_context_and_watching_a_throw(browser: Browser) -> None:
         page.mouse.up()
         wait_for_context(page, means[0])
         wait_for_skills(page, ["0 · 100% · "])
-        picture = np.asarray(Image.open(io.BytesIO(page.screenshot(timeout=WAIT_MS))).convert("RGB"), dtype=np.float64)
-        assert picture[:, :450].std() > 15, "not blank"
+        wait_until(lambda: _contrast(page) > 15)  # the scene is drawn, not blank
         page.close()
     finally:
         code, out, err = served.end()
-    assert (code, out, err) == (0, "", ""), "Ctrl-C ends it in silence"
+    assert (code, out, err) == (0, "", ""), "Ctrl-C ends it silently"
 
 
 @needs_browser
-def test_a_task_of_ones_own_gets_its_map_and_its_list(browser: Browser) -> None:
+def test_a_users_task_gets_a_map_and_a_list(browser: Browser) -> None:
     parameters = np.array([[1.0, 0.0], [-1.0, 0.0]])
     served = serve(small_library("toys:Bimodal", np.array([[-0.5], [0.5]]), 0.2, parameters))
     try:
@@ -191,7 +195,7 @@ def test_a_task_of_ones_own_gets_its_map_and_its_list(browser: Browser) -> None:
         page.locator("input.mantine-NumberInput-input").first.fill("0.9")
         page.keyboard.press("Enter")
         wait_for_skills(page, ["1 · 100% · "])
-        # another tab has a state of its own
+        # another tab has its own state
         other, _ = open_page(browser, served.address)
         wait_for_skills(other, both)
         assert (chosen_context(other)[0], chosen_context(page)[0]) == (0.0, 0.9)
@@ -204,7 +208,7 @@ def test_a_task_of_ones_own_gets_its_map_and_its_list(browser: Browser) -> None:
 
 
 class Reach(MujocoTask):
-    """A task of one's own."""
+    """A user's task."""
 
     context_low, context_high = np.array([0.0]), np.array([1.0])
 
@@ -237,7 +241,7 @@ def test_a_model_without_a_camera_is_seen_as_in_pictures(looks: str) -> None:
     assert np.tan(view.fov / 2) == pytest.approx(half_height, rel=1e-5)
 
 
-def test_a_camera_that_looks_straight_down_has_an_up() -> None:
+def test_a_camera_that_looks_straight_down_has_an_up_direction() -> None:
     view = view_of(Reach('<camera name="scene" pos="0.5 0 2" euler="0 0 90"/>'))
     np.testing.assert_allclose(view.eye, [1.5, 2, 5], atol=1e-9)
     np.testing.assert_allclose(view.axes, [[0, -1, 0], [1, 0, 0], [0, 0, 1]], atol=1e-9)
@@ -286,7 +290,7 @@ WRONG = {
     "port": (["library.safetensors", "--port", "70000"], "port: expected 0 to 65535, got 70000"),
     "host": (["library.safetensors", "--host", "192.0.2.1"], "host: expected an address of this machine"),
     "no library": (["nowhere"], "nowhere is not a run folder"),
-    "no task": (["untold.safetensors"], "the library's metadata names no task"),
+    "no task": (["no-task.safetensors"], "the library's metadata names no task"),
 }
 
 
@@ -294,7 +298,7 @@ WRONG = {
 def test_mistakes_get_one_line(case: str, capsys: pytest.CaptureFixture[str]) -> None:
     library = small_library("toys:Bimodal", np.zeros((1, 1)), 0.5, np.zeros((1, 2)))
     library.save("library.safetensors")
-    SkillLibrary(library.mixture, library.context_low, library.context_high).save(Path("untold.safetensors"))
+    SkillLibrary(library.mixture, library.context_low, library.context_high).save(Path("no-task.safetensors"))
     args, message = WRONG[case]
     assert main(["view", *args]) == 2
     out, err = capsys.readouterr()

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from svsl import Outcome, SvslError
 from svsl.model.gaussians import Array
 from svsl.model.random import stream
-from svsl.show.playback import motion
+from svsl.show.playback import trimmed_motion
 from svsl.show.rendering import make_renderer
 from svsl.simulation.primitives import throw
 from svsl.simulation.servos import add_servo, compile_model, read_model
@@ -220,11 +220,12 @@ def test_a_batch_of_which_nothing_can_be_run_is_not_scored() -> None:
 def test_a_task_of_ones_own_can_be_watched() -> None:
     task = Swing()
     contexts, parameters = batch(task, 1)
-    shown = motion(task, contexts[0], parameters[0])
+    shown = trimmed_motion(task, contexts[0], parameters[0])
     assert len(shown.poses) == task.steps
     assert shown.duration_s == pytest.approx(0.39)
     resting = Swing(tracked="cup", rest_s=2.0)
-    assert len(motion(resting, contexts[0], parameters[0]).poses) == resting.steps, "also if the tracked body rests"
+    poses = trimmed_motion(resting, contexts[0], parameters[0]).poses
+    assert len(poses) == resting.steps, "also if the tracked body rests"
 
 
 def test_the_body_tracked_unless_told_is_the_last_that_moves() -> None:

@@ -6,8 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal, Protocol
 
-BackendName = Literal["local", "ray"]
-BACKENDS: dict[BackendName, str] = {
+BACKENDS = {
     "local": "svsl.backends.local:LocalBackend",
     "ray": "svsl.backends.ray_cluster:RayBackend",
 }
@@ -61,7 +60,7 @@ class Backend(Protocol):
         ...
 
 
-def open_backend(name: BackendName, folder: Path, address: str | None = None) -> Backend:
+def open_backend(name: str, folder: Path, address: str | None = None) -> Backend:
     """Imports and opens the backend called `name` for the runs in `folder`; see `Backend`."""
     module, _, factory = BACKENDS[name].partition(":")
     backend: Backend = getattr(import_module(module), factory)(folder, address)

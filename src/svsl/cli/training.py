@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
-from svsl.backends.base import BackendName
 from svsl.cli.commands.eval import show_evaluation
 from svsl.cli.parsing import Switch, require_range
 from svsl.errors import complain
@@ -26,7 +26,7 @@ class TrainingOptions:
     """Seconds between checkpoints."""
     workers: int | None = None
     """Threads or processes of a simulated task (default: all cores). The result does not depend on it."""
-    backend: BackendName = "local"
+    backend: Literal["local", "ray"] = "local"
     """Where episodes run: on this machine, or spread over a Ray cluster."""
     ray_address: str | None = None
     """Address of the Ray cluster (default: the environment variable RAY_ADDRESS, or a new local Ray instance)."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from svsl.backends.base import Backend, BackendName, Ending, open_backend
+from svsl.backends.base import Backend, Ending, open_backend
 from svsl.experiments.reproduction import Job, Reproduction
 
 RESTARTS = 2  # of a worker that the system killed
@@ -15,7 +15,7 @@ Display = Callable[[Sequence[Job]], None]
 
 def run_jobs(
     reproduction: Reproduction,
-    backend: BackendName,
+    backend: str,
     address: str | None,
     workers: int | None,
     display: Display,

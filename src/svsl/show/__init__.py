@@ -1,1 +1,1 @@
-"""What a person looks at: figures, videos, the web page, progress, tables."""
+"""Everything that is displayed: figures, videos, the web page, progress, tables."""

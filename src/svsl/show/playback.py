@@ -1,39 +1,30 @@
 """What a library does in one context: its skills, their outcomes and their motions over time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from svsl.evaluation.metrics import ACTIVE_PROBABILITY
+from svsl.evaluation.metrics import is_active, run_finite
 from svsl.model.gaussians import Array, BoolArray
 from svsl.model.library import SkillLibrary
-from svsl.tasks.base import Outcome, Task, finite_outcome, run_episodes, uniform_contexts
+from svsl.tasks.base import Task, uniform_contexts
 from svsl.tasks.presentation import Motion, PlanarScene, Scene, showable
+
+_CONTEXTS_TRIED = 60
 
 
 @dataclass(frozen=True)
 class PlayableSkill:
-    """The mean of one component in one context, and its outcome.
-
-    Attributes:
-        component: Its number.
-        probability: `pi(o|c)`.
-        parameters: `(dt,)`.
-        returned: The return of the episode.
-        success: Whether it solved the task.
-        mode: The task's name for the kind of behaviour; empty if it has none.
-    """
+    """The mean of one component in one context, and its outcome."""
 
     component: int
-    probability: float
-    parameters: Array
+    probability: float  # pi(o|c)
+    parameters: Array  # (dt,)
     returned: float
     success: bool
-    mode: str
+    mode: str  # the task's name for the kind of behaviour; empty if it names none
 
     @property
     def caption(self) -> str:
@@ -42,27 +33,19 @@ class PlayableSkill:
         return " · ".join([*words, "solved" if self.success else "fails"])
 
 
-def active_components(gating: Array) -> BoolArray:
-    """Which components `(..., K)` have a gating probability of at least 0.01.
-
-    Where none has, because hundreds of components share the context, the most probable ones.
-    """
-    return np.asarray(gating >= np.minimum(ACTIVE_PROBABILITY, gating.max(axis=-1, keepdims=True)))
-
-
 def skills_at(
     library: SkillLibrary, task: Task, context: Array, rng: np.random.Generator, components: Sequence[int] | None = None
 ) -> list[PlayableSkill]:
-    """The skills of the given components, or of all that are active in the context, most probable first."""
+    """Returns the skills of the given components, or of all that are active in the context, most probable first."""
     gating = library.gating(context)
     if components is None:
-        chosen = np.flatnonzero(active_components(gating))
+        chosen = np.flatnonzero(is_active(gating))
         chosen = chosen[np.argsort(-gating[chosen], kind="stable")]
     else:
         chosen = np.asarray(components, dtype=np.intp)
     contexts = np.repeat(context[None], len(chosen), axis=0)
     parameters = library.mean(contexts, chosen)
-    outcome = _outcome(task, contexts, parameters, rng)
+    outcome = run_finite(task, contexts, parameters, rng, described=True)
     modes = outcome.info.get("mode")
     return [
         PlayableSkill(
@@ -77,15 +60,13 @@ def skills_at(
     ]
 
 
-def versatile_context(
-    library: SkillLibrary, task: Task, rng: np.random.Generator, tries: int = 60
-) -> tuple[Array, list[PlayableSkill]]:
-    """Among random contexts, the one solved in most modes and then by most components, and its skills.
+def versatile_context(library: SkillLibrary, task: Task, rng: np.random.Generator) -> tuple[Array, list[PlayableSkill]]:
+    """Returns the random context that is solved in most modes, then by most components, and its skills.
 
     The successful skills come first, one of each mode before others of the same mode.
     """
     best, chosen = (-1, -1), (np.empty(0), list[PlayableSkill]())
-    for context in uniform_contexts(task, tries, rng):
+    for context in uniform_contexts(task, _CONTEXTS_TRIED, rng):
         skills = skills_at(library, task, context, rng)
         modes = Counter[str]()
         order = dict[int, tuple[bool, int]]()
@@ -101,32 +82,23 @@ def versatile_context(
 def draws_around(
     library: SkillLibrary, task: Task, context: Array, component: int, count: int, rng: np.random.Generator
 ) -> tuple[Array, Array, BoolArray]:
-    """Parameters drawn from a component's expert `(n, dt)`, their returns `(n,)` and successes `(n,)`."""
+    """Returns parameters drawn from a component's expert `(n, dt)`, their returns `(n,)` and successes `(n,)`."""
     contexts = np.repeat(context[None], count, axis=0)
     parameters = library.mixture.sample_parameters(contexts, np.full(count, component, dtype=np.intp), rng)
-    outcome = _outcome(task, contexts, parameters, rng)
+    outcome = run_finite(task, contexts, parameters, rng, described=True)
     return parameters, outcome.returns, outcome.success
 
 
-def _outcome(task: Task, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
-    outcome = run_episodes(task, contexts, parameters, rng, described=True)
-    return finite_outcome(outcome, getattr(task, "penalty", None))
-
-
-def motion(task: Task, context: Array, parameters: Array) -> Motion:
-    """How an episode looks over time, until it is decided or nothing moves any more.
-
-    Raises:
-        SvslError: If the task can only be scored, not shown.
-    """
+def trimmed_motion(task: Task, context: Array, parameters: Array) -> Motion:
+    """Returns an episode over time, until shortly after it is decided or nothing moves any more."""
     return showable(task).motion(context, parameters).trimmed()
 
 
 def outline(scene: Scene, motion: Motion) -> Array:
-    """What remains visible of a motion at its end, `(n, 3)`: the path of the ball, or the last posture in the plane."""
+    """Returns the line `(n, 3)` that a motion leaves behind: the path of the ball, or the last posture in the plane."""
     return in_space(motion.poses[-1]) if isinstance(scene, PlanarScene) else motion.trail[motion.trail_start :]
 
 
 def in_space(points: Array) -> Array:
-    """Points of the plane `(n, 2)` in space: `(n, 3)`."""
+    """Returns points of the plane `(n, 2)` as points in space `(n, 3)`."""
     return np.column_stack([points, np.zeros(len(points))])

@@ -1,12 +1,9 @@
 """Progress of training: a live display on a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time
 from datetime import timedelta
-from types import TracebackType
 from typing import Self, TextIO
 
 from rich.console import Console, Group
@@ -21,13 +18,7 @@ _LINE_EVERY_S = 5.0
 
 
 class Display:
-    """A context manager with a live display on a terminal; elsewhere it leaves `_live` None.
-
-    Args:
-        title: Name of what is shown.
-        quiet: Show nothing at all.
-        file: Output (default: standard error).
-    """
+    """A context manager with a live display on a terminal (default: standard error); elsewhere `_live` stays None."""
 
     def __init__(self, title: str, quiet: bool = False, file: TextIO | None = None) -> None:
         self.title, self.quiet = title, quiet
@@ -41,9 +32,7 @@ class Display:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
 
@@ -100,11 +89,8 @@ def _numbers(status: Status) -> list[str]:
 
 
 def _warnings(status: Status) -> list[str]:
-    counts = {
-        **status.progress.counts,
-        "diverged simulations": status.diverged,
-        "NaN or infinite returns": status.nonfinite,
-    }
+    own = {"diverged simulations": status.diverged, "NaN or infinite returns": status.nonfinite}
+    counts = {**status.progress.counts, **own}
     return [f"{name.replace('_', ' ')} {count}" for name, count in counts.items() if count]
 
 

@@ -1,7 +1,5 @@
 """Pictures of motions, without a screen: one renderer for each kind of scene."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Protocol
 
@@ -25,7 +23,7 @@ class Renderer(Protocol):
     """Draws the motions of one scene."""
 
     def frame(self, motion: Motion, step: int, trail: Color | None = None) -> Picture:
-        """The picture `(height, width, 3)` of one pose, with the trail so far if it is given a colour."""
+        """Draws one pose `(height, width, 3)`, with the trail so far if it is given a colour."""
         ...
 
     def close(self) -> None:
@@ -33,24 +31,15 @@ class Renderer(Protocol):
 
 
 def make_renderer(task: Task, width: int = 640, height: int = 480) -> Renderer:
-    """The renderer of a task's scene.
-
-    Args:
-        task: A task that can be shown.
-        width: Width of a picture in pixels.
-        height: Height of a picture in pixels.
-
-    Raises:
-        SvslError: If the task cannot be shown, or no OpenGL library is installed.
-    """
+    """Creates the renderer of a task's scene, for pictures of the given size in pixels."""
     scene = showable(task).scene
     if isinstance(scene, PlanarScene):
-        return PlanarRenderer(scene, width, height)
-    return MujocoRenderer(scene, width, height)
+        return _PlanarRenderer(scene, width, height)
+    return _MujocoRenderer(scene, width, height)
 
 
-class MujocoRenderer:
-    """Draws the states of a MuJoCo model; see `make_renderer` for size and errors."""
+class _MujocoRenderer:
+    """Draws the states of a MuJoCo model."""
 
     def __init__(self, scene: MujocoScene, width: int, height: int) -> None:
         self._model, self._data = scene.model, mujoco.MjData(scene.model)
@@ -58,14 +47,13 @@ class MujocoRenderer:
         self._camera = "scene" if "scene" in cameras else -1  # -1 looks at the whole model
         try:
             self._renderer = mujoco.Renderer(self._model, height, width)
-        except Exception as error:  # which one depends on the library that is missing
+        except Exception as error:  # its type depends on the library that is missing
             raise SvslError(
                 "pictures need OpenGL: install libegl1 and libgl1-mesa-dri, or libosmesa6 (Debian, Ubuntu), and import "
                 f"svsl before MuJoCo ({error})"
             ) from None
 
     def frame(self, motion: Motion, step: int, trail: Color | None = None) -> Picture:
-        """See `Renderer`."""
         set_pose(self._model, self._data, motion, step)
         self._renderer.update_scene(self._data, camera=self._camera)
         if trail is not None:
@@ -85,7 +73,6 @@ class MujocoRenderer:
             scene.ngeom += 1
 
     def close(self) -> None:
-        """See `Renderer`."""
         self._renderer.close()
 
 
@@ -96,7 +83,7 @@ def set_pose(model: mujoco.MjModel, data: mujoco.MjData, motion: Motion, step: i
     mujoco.mj_forward(model, data)
 
 
-class PlanarRenderer:
+class _PlanarRenderer:
     """Draws a chain of points in the plane with matplotlib."""
 
     def __init__(self, scene: PlanarScene, width: int, height: int) -> None:
@@ -110,7 +97,6 @@ class PlanarRenderer:
         (self._chain,) = axes.plot([], [], "-o", ms=3, lw=2.5)
 
     def frame(self, motion: Motion, step: int, trail: Color | None = None) -> Picture:
-        """See `Renderer`."""
         self._goal.set_data(*motion.markers[:, :2].T)
         self._chain.set_data(*motion.poses[step].T)
         self._trail.set_data(*motion.trail[: step + 1 if trail is not None else 0, :2].T)
@@ -119,11 +105,11 @@ class PlanarRenderer:
         return pixels(self._figure)
 
     def close(self) -> None:
-        """Nothing is held."""
+        pass  # there is nothing to free
 
 
 def draw_planar_scene(axes: Axes, scene: PlanarScene) -> None:
-    """The obstacles, the base and the goals' box."""
+    """Draws the obstacles, the base and the goals' box."""
     for x_from, x_to, y_from, y_to in scene.obstacles:
         axes.add_patch(Rectangle((x_from, y_from), x_to - x_from, y_to - y_from, color="#BB5566", lw=0))
     draw_box(axes, scene.low, scene.high, edgecolor="0.6", ls=":", lw=1)

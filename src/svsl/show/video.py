@@ -1,10 +1,8 @@
 """Videos of skills: several side by side, each with its caption, without a screen."""
 
-from __future__ import annotations
-
 import io
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -16,22 +14,17 @@ from PIL import Image, ImageDraw, ImageFont
 from svsl.errors import SvslError
 from svsl.model.files import write_bytes
 from svsl.model.gaussians import Array
-from svsl.show.playback import PlayableSkill, motion
+from svsl.show.playback import PlayableSkill, trimmed_motion
 from svsl.show.plots.style import Color, component_color, rgb
 from svsl.show.rendering import Picture, make_renderer
 from svsl.tasks.base import Task
-from svsl.tasks.presentation import Motion
 
 FORMATS = (".mp4", ".gif")
 _CAPTION_HEIGHT = 0.09  # relative to the height of a cell
 
 
 def check_format(path: Path) -> None:
-    """Checks that a video can be written, before anything is rendered.
-
-    Raises:
-        SvslError: If the file type is unknown or the encoder is not installed.
-    """
+    """Checks the file name of a video, and that its encoder is installed, before anything is rendered."""
     if path.suffix not in FORMATS:
         raise SvslError(f"out: expected a file name that ends in {' or '.join(FORMATS)}, got {str(path)!r}")
     if path.suffix == ".mp4" and find_spec("imageio_ffmpeg") is None:
@@ -48,62 +41,39 @@ def render_video(
     speed: float = 1.0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> int:
-    """Renders skills side by side into a file; returns the number of frames.
+    """Renders skills side by side into a file, written atomically; returns the number of frames.
 
-    Args:
-        task: Their task.
-        context: `(dc,)`.
-        skills: The skills to show, one cell each.
-        path: The video; `.mp4` or `.gif`. It is written atomically.
-        size: Width and height of a cell in pixels.
-        fps: Frames per second.
-        speed: Playback speed; 0.5 is slow motion at half the real speed.
-        progress: Called with the number of frames done and their total.
-
-    Raises:
-        SvslError: If the task has no motion to show, or OpenGL or the encoder is missing.
+    Each skill has a cell of `size`, width and height in pixels. A `speed` of 0.5 is half the real speed. `progress` is
+    called with the number of frames done and their total.
     """
     check_format(path)
-    motions = [motion(task, context, skill.parameters) for skill in skills]
-    total = int(np.ceil(max(each.duration_s for each in motions) / speed * fps)) + 1
-    frames = _frames(task, skills, motions, size, (speed * i / fps for i in range(total)))
-    colors = [component_color(skill.component) for skill in skills]
-    reported = _reported(frames, total, progress)
-    write_bytes(path, _gif(reported, fps, colors) if path.suffix == ".gif" else _mp4(reported, fps))
-    return total
-
-
-def _reported(frames: Iterator[Picture], total: int, progress: Callable[[int, int], None]) -> Iterator[Picture]:
-    for done, frame in enumerate(frames, 1):
-        progress(done, total)
-        yield frame
-
-
-def _frames(
-    task: Task,
-    skills: Sequence[PlayableSkill],
-    motions: Sequence[Motion],
-    size: tuple[int, int],
-    times_s: Iterable[float],
-) -> Iterator[Picture]:
+    motions = [trimmed_motion(task, context, skill.parameters) for skill in skills]
+    total = int(np.ceil(max(motion.duration_s for motion in motions) / speed * fps)) + 1
     colors = [component_color(skill.component) for skill in skills]
     captions = [_caption(skill.caption, color, size) for skill, color in zip(skills, colors, strict=True)]
     renderer = make_renderer(task, *size)
-    try:
+
+    def frames() -> Iterator[Picture]:
         steps, cells = [-1] * len(skills), list(captions)
-        for time_s in times_s:
+        for done in range(total):
             for cell, (motion, color) in enumerate(zip(motions, colors, strict=True)):
-                step = motion.step_at(time_s)
+                step = motion.step_at(speed * done / fps)
                 if step != steps[cell]:  # a motion that has ended keeps its last picture
                     steps[cell] = step
                     cells[cell] = np.concatenate([renderer.frame(motion, step, color), captions[cell]])
+            progress(done + 1, total)
             yield grid(cells)
+
+    try:
+        video = _gif(frames(), fps, colors) if path.suffix == ".gif" else _mp4(frames(), fps)
     finally:
         renderer.close()
+    write_bytes(path, video)
+    return total
 
 
 def _caption(text: str, color: Color, size: tuple[int, int]) -> Picture:
-    """A strip with a text and the component's colour: `(rows, width, 3)`."""
+    """Returns a strip with a text and the component's colour: `(rows, width, 3)`."""
     height = round(_CAPTION_HEIGHT * size[1])
     strip = Image.new("RGB", (size[0], height), "white")
     pen = ImageDraw.Draw(strip)
@@ -116,7 +86,7 @@ def _caption(text: str, color: Color, size: tuple[int, int]) -> Picture:
 
 
 def grid(cells: Sequence[Picture]) -> Picture:
-    """Pictures of one size in a square-like grid on white; width and height are even, as video codecs require."""
+    """Arranges pictures of one size in a nearly square grid; its width and height are even, as video codecs require."""
     columns = int(np.ceil(np.sqrt(len(cells))))
     rows = -(-len(cells) // columns)
     height, width = cells[0].shape[:2]
@@ -128,7 +98,7 @@ def grid(cells: Sequence[Picture]) -> Picture:
 
 
 def _gif(frames: Iterator[Picture], fps: int, colors: Sequence[Color]) -> bytes:
-    """A GIF that keeps the given colours.
+    """Returns a GIF that keeps the given colours.
 
     All frames share one palette: nothing flickers, and what does not move takes no space.
     """
@@ -150,17 +120,8 @@ def _mp4(frames: Iterator[Picture], fps: int) -> bytes:
     size = first.shape[1], first.shape[0]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "video.mp4"
-        encoding = ["-crf", "20", "-movflags", "+faststart"]
-        encoder = write_frames(
-            str(path),
-            size,
-            fps=fps,
-            quality=None,
-            codec="libx264",
-            macro_block_size=2,
-            ffmpeg_log_level="error",
-            output_params=encoding,
-        )
+        quality = {"codec": "libx264", "quality": None, "output_params": ["-crf", "20", "-movflags", "+faststart"]}
+        encoder = write_frames(str(path), size, fps=fps, macro_block_size=2, ffmpeg_log_level="error", **quality)
         encoder.send(None)
         try:
             for frame in chain([first], frames):

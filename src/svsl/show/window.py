@@ -1,6 +1,4 @@
-"""A window on the screen that shows pictures one after the other."""
-
-from __future__ import annotations
+"""A window that shows pictures one after the other."""
 
 import numpy as np
 from matplotlib.backends.registry import BackendFilter, backend_registry
@@ -10,14 +8,7 @@ from svsl.errors import SvslError
 
 
 class Window:
-    """A matplotlib window.
-
-    Args:
-        title: Its title.
-
-    Raises:
-        SvslError: If there is no screen.
-    """
+    """A matplotlib window; it needs a screen."""
 
     def __init__(self, title: str) -> None:
         from matplotlib import pyplot

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from svsl.backends.base import BackendName
+from svsl.backends.base import BACKENDS
 from svsl.cli.parsing import Switch, parse, require_range
 from svsl.errors import SvslError, complain
 from svsl.experiments.catalogue import EXPERIMENTS, Experiment, find_experiment, plan, seeds_of
@@ -26,7 +26,7 @@ class Options:
     """Seeds per method (default: the paper's number; fewer, but at least 2, at a smaller scale)."""
     scale: float = 1.0
     """Share of the paper's size, above 0 and at most 1; 0.05 takes minutes and shows that everything works."""
-    backend: BackendName = "local"
+    backend: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(BACKENDS) + "}")] = "local"
     """Where seeds are trained: in processes on this machine, or on a Ray cluster."""
     ray_address: str | None = None
     """Address of the cluster (default: RAY_ADDRESS, or a new Ray instance on this machine)."""
@@ -40,6 +40,8 @@ class Options:
     """Seconds between checkpoints of a run."""
 
     def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise SvslError(f"setting backend: expected one of {', '.join(BACKENDS)}, got {self.backend!r}")
         if not 0 < self.scale <= 1:
             raise SvslError(f"setting scale: expected above 0 and at most 1, got {self.scale:g}")
         require_range(1, seeds=self.seeds, workers=self.workers)

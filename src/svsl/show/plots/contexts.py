@@ -1,6 +1,6 @@
 """Maps of the context space: the components' distributions, and where the library succeeds."""
 
-from __future__ import annotations
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,21 +8,19 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from matplotlib.ticker import MaxNLocator
 
-from svsl.evaluation.metrics import repertoire, success_map
+from svsl.evaluation.metrics import is_active, repertoire, run_finite, success_map
 from svsl.model.gaussians import Array, BoolArray
 from svsl.model.library import SkillLibrary
 from svsl.model.random import PLOT_STREAM, stream
-from svsl.show.playback import active_components
 from svsl.show.plots.style import HUES, component_color, counted, draw_box, draw_number
-from svsl.tasks.base import Task, context_names, finite_outcome, run_episodes, uniform_contexts, valid_contexts
+from svsl.tasks.base import Task, context_names, uniform_contexts, valid_contexts
 
 _FAILURE_CONTEXTS = 2000
-_FAILED = "#BB5566"
 _LINE_CELLS = 120
 
 
 def contexts_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
-    """The context distributions over the box, one panel per pair of context dimensions."""
+    """Draws the context distributions over the box, one panel per pair of context dimensions."""
     first_dims = range(0, library.context_dim, 2)
     figure = Figure(figsize=(6 * len(first_dims), 5.6), layout="constrained")
     for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
@@ -31,14 +29,14 @@ def contexts_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
 
 
 def draw_contexts(axes: Axes, library: SkillLibrary, task: Task, seed: int = 0, dim: int = 0) -> None:
-    """Context distributions in the dimensions `dim` and `dim + 1`, and where the most probable component fails.
+    """Draws context distributions in the dimensions `dim` and `dim + 1`, and where the most probable component fails.
 
-    If `dim` is the last dimension, there are curves, with the failures on the axis.
+    If `dim` is the last dimension, it draws curves instead of ellipses, with the failures on the axis.
     """
     rng = stream(seed, PLOT_STREAM, 0)
     contexts = uniform_contexts(task, _FAILURE_CONTEXTS, rng)
     best = library.mixture.component_means(contexts, library.gating(contexts).argmax(axis=1))
-    success = finite_outcome(run_episodes(task, contexts, best, rng), penalty=None).success
+    success = run_finite(task, contexts, best, rng).success
     failed = contexts[~success][:, dim : dim + 2]
     if dim + 1 < library.context_dim:
         draw_context_ellipses(axes, library, (dim, dim + 1))
@@ -59,20 +57,17 @@ def name_axes(axes: Axes, task: Task, dim: int = 0) -> None:
 
 
 def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, int] = (0, 1)) -> None:
-    """Ellipses of one standard deviation of each `pi(c|o)` in two dimensions, more opaque for heavier components."""
+    """Draws each `pi(c|o)` as an ellipse of one standard deviation in two dimensions, more opaque if it is heavier."""
     low, high = library.context_low[list(dims)], library.context_high[list(dims)]
-    contexts = library.mixture.contexts
-    cov = contexts.cov[:, list(dims)][:, :, list(dims)]
-    variance, axis = np.linalg.eigh(cov)
-    weights = np.exp(library.mixture.log_weights)
-    for k in range(len(library)):
+    contexts, weights = library.mixture.contexts, np.exp(library.mixture.log_weights)
+    variance, axis = np.linalg.eigh(contexts.cov[:, list(dims)][:, :, list(dims)])
+    for k, color in enumerate(map(component_color, range(len(library)))):
         angle = np.degrees(np.arctan2(axis[k, 1, 1], axis[k, 0, 1]))
         mean = float(contexts.bias[k, dims[0]]), float(contexts.bias[k, dims[1]])
-        size = 2 * np.sqrt(variance[k])
+        height, width = 2 * np.sqrt(variance[k])
         strength = 0.45 + 0.55 * weights[k] / weights.max()
-        color = component_color(k)
-        axes.add_patch(Ellipse(mean, size[1], size[0], angle=angle, facecolor=(*color, 0.25 * strength), lw=0))
-        axes.add_patch(Ellipse(mean, size[1], size[0], angle=angle, fill=False, edgecolor=(*color, strength), lw=1.4))
+        fill, edge = (*color, 0.25 * strength), (*color, strength)
+        axes.add_patch(Ellipse(mean, width, height, angle=angle, facecolor=fill, edgecolor=edge, lw=1.4))
         axes.plot(*mean, ".", color=color, alpha=strength, ms=4)
         draw_number(axes, k, *mean)
     draw_box(axes, low, high, edgecolor="black", lw=1.5)
@@ -81,15 +76,15 @@ def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, in
     axes.set_ylim(low[1] - margin[1], high[1] + margin[1])
 
 
-def draw_failures(axes: Axes, contexts: Array) -> None:
-    """Marks contexts `(n, 2)` where the most probable component fails."""
-    if len(contexts):
-        axes.plot(*contexts.T, "x", color=_FAILED, ms=3.5, mew=0.8, label="fails here")
-        axes.legend(loc="upper right", fontsize=8)
+def draw_failures(axes: Axes, points: Array, **legend: Any) -> None:
+    """Marks failures at points `(n, 2)` of the axes, with a legend at its upper right by default."""
+    if len(points):
+        axes.plot(*points.T, "x", color="#BB5566", ms=3.5, mew=0.8, label="fails here")
+        axes.legend(fontsize=8, **(legend or {"loc": "upper right"}))
 
 
 def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
-    """Curves of `pi(o) pi(c|o)` over one context dimension."""
+    """Draws curves of `pi(o) pi(c|o)` over one context dimension."""
     low, high = library.context_low[dim], library.context_high[dim]
     grid = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), 400)
     contexts = library.mixture.contexts
@@ -102,8 +97,8 @@ def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
     axes.set_ylabel("weighted density")
 
 
-def success_figure(library: SkillLibrary, task: Task, seed: int = 0, cells: int = 20) -> Figure:
-    """Success of the library over the context box: one panel per pair of context dimensions, a curve for only one."""
+def success_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
+    """Draws the success of a library over its box: one panel per pair of context dimensions, curves for only one."""
     if library.context_dim == 1:
         return _success_line_figure(library, task, seed)
     first_dims = range(0, library.context_dim - 1, 2)
@@ -111,17 +106,22 @@ def success_figure(library: SkillLibrary, task: Task, seed: int = 0, cells: int 
     rng = stream(seed, PLOT_STREAM, 2)
     for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
         dims = (dim, dim + 1)
-        image = success_map(library, task, dims, cells, rng, repeats=1 if library.context_dim == 2 else 3)
-        draw_success_map(axes, image, library.context_low[list(dims)], library.context_high[list(dims)])
+        low, high = library.context_low[list(dims)], library.context_high[list(dims)]
+        draw_success_map(axes, success_rates(library, task, dims, rng), low, high)
         name_axes(axes, task, dim)
     return figure
+
+
+def success_rates(library: SkillLibrary, task: Task, dims: tuple[int, int], rng: np.random.Generator) -> Array:
+    """Computes the map of success rates `(20, 20)` that figures and the page show; see `success_map`."""
+    return success_map(library, task, dims, cells=20, rng=rng, repeats=1 if library.context_dim == 2 else 3)
 
 
 def _success_line_figure(library: SkillLibrary, task: Task, seed: int) -> Figure:
     low, high = float(library.context_low[0]), float(library.context_high[0])
     contexts = low + (high - low) * (np.arange(_LINE_CELLS)[:, None] + 0.5) / _LINE_CELLS
     executed = repertoire(library, task, contexts, stream(seed, PLOT_STREAM, 2))
-    active = active_components(executed.gating) & valid_contexts(task, contexts)[:, None]
+    active = is_active(executed.gating) & valid_contexts(task, contexts)[:, None]
     heights = [2.6, 0.6 + min(0.18 * len(library), 9.0)]
     figure = Figure(figsize=(6, sum(heights)), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
@@ -133,7 +133,7 @@ def _success_line_figure(library: SkillLibrary, task: Task, seed: int) -> Figure
 
 
 def draw_success_line(axes: Axes, contexts: Array, gating: Array, success: BoolArray) -> None:
-    """Success rate over contexts `(n,)`, each component weighted by its gating `(n, K)`."""
+    """Draws the success rate over contexts `(n,)`, each component weighted by its gating `(n, K)`."""
     total = gating.sum(axis=1)
     rate = np.where(total > 0, (gating * success).sum(axis=1) / np.where(total > 0, total, 1.0), np.nan)
     axes.plot(contexts, rate, color=HUES[0], lw=1.4)
@@ -145,7 +145,7 @@ def draw_success_line(axes: Axes, contexts: Array, gating: Array, success: BoolA
 
 
 def draw_component_rows(axes: Axes, contexts: Array, gating: Array, solved: BoolArray, failed: BoolArray) -> None:
-    """One row per component: its colour where it succeeds, more opaque where more probable; crosses where it fails."""
+    """Draws a row per component: its colour where it succeeds, more opaque if more probable; crosses where it fails."""
     half = 0.5 * (contexts[1] - contexts[0])
     for k in range(gating.shape[1]):
         strength = np.where(solved[:, k], 0.3 + 0.7 * gating[:, k], 0.0)
@@ -153,18 +153,16 @@ def draw_component_rows(axes: Axes, contexts: Array, gating: Array, solved: Bool
         extent = (float(contexts[0] - half), float(contexts[-1] + half), k - 0.4, k + 0.4)
         axes.imshow(row[None], extent=extent, aspect="auto", interpolation="nearest")
     places, rows = np.nonzero(failed)
-    axes.plot(contexts[places], rows, "x", color=_FAILED, ms=3.5, mew=0.8, label="fails here")
-    if len(places):
-        axes.legend(
-            loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, fontsize=8
-        )  # above the axes: the rows fill them
+    points = np.column_stack([contexts[places], rows])
+    # the legend is above the axes, because the rows fill them
+    draw_failures(axes, points, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2)
     axes.set_ylim(-0.6, gating.shape[1] - 0.4)
     axes.yaxis.set_major_locator(MaxNLocator(30, integer=True, min_n_ticks=1))
     axes.set_ylabel("component")
 
 
 def draw_success_map(axes: Axes, image: Array, low: Array, high: Array, colors: str = "cividis") -> None:
-    """A map of success rates `(rows, columns)` over a box, dark where they are low."""
+    """Draws a map of success rates `(rows, columns)` over a box, dark where they are low."""
     extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
     picture = axes.imshow(image, origin="lower", extent=extent, vmin=0, vmax=1, cmap=colors, aspect="auto")
     axes.figure.colorbar(picture, ax=axes, label="success rate")

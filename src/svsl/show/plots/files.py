@@ -1,7 +1,5 @@
 """All figures of a run or a library, as files."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,43 +12,28 @@ from svsl.model.library import SkillLibrary
 from svsl.model.random import PLOT_STREAM, stream
 from svsl.runs.folder import Run
 from svsl.runs.sources import seed_of, task_of
-from svsl.show.plots.contexts import contexts_figure, draw_contexts, success_figure
+from svsl.show.plots import contexts, skills
 from svsl.show.plots.learning import learning_figure
-from svsl.show.plots.skills import (
-    ball_figure,
-    draw_postures,
-    planar_scene,
-    posture_contexts,
-    postures_figure,
-    reaches_figure,
-    snapshots_figure,
-)
 from svsl.show.plots.style import save_figure
 from svsl.show.rendering import draw_planar_scene
 from svsl.tasks.base import Task, place_of
 
 # figures of a library by name, each called with the library, its task and a seed
 FIGURES: dict[str, Callable[[SkillLibrary, Task, int], Figure]] = {
-    "contexts": contexts_figure,
-    "success": success_figure,
-    "postures": postures_figure,
-    "reaches": reaches_figure,
-    "ball": ball_figure,
-    "snapshots": snapshots_figure,
+    "contexts": contexts.contexts_figure,
+    "success": contexts.success_figure,
+    "postures": skills.postures_figure,
+    "reaches": skills.reaches_figure,
+    "ball": skills.ball_figure,
+    "snapshots": skills.snapshots_figure,
 }
-_EVERY_TASK = ("contexts", "success")  # the figures of tasks that name none
+_EVERY_TASK = ("contexts", "success")  # besides those that the task names
 
 
 def plot_run(run: Run, folder: Path | None = None, task: Task | None = None) -> list[Path]:
-    """Draws all figures of a run and returns their paths.
+    """Draws all figures of a run, by default into its own folder, and returns their paths.
 
-    Args:
-        run: The run.
-        folder: Where to write them; default the run's own folder of figures.
-        task: The run's task; created by default.
-
-    Raises:
-        SvslError: If there is nothing to draw.
+    The task is created unless it is given.
     """
     metrics, folder = run.read_metrics(), folder or run.figures
     paths = _save({"learning": partial(learning_figure, metrics, run.config.step_based)}, folder) if metrics else []
@@ -67,16 +50,7 @@ def plot_run(run: Run, folder: Path | None = None, task: Task | None = None) -> 
 
 
 def plot_library(library: SkillLibrary, folder: Path, task: Task | None = None) -> list[Path]:
-    """Draws the figures that every task gets and those its task names, and returns their paths.
-
-    Args:
-        library: The library.
-        folder: Where to write them.
-        task: The library's task; created by default.
-
-    Raises:
-        SvslError: If no task is given and the library does not name its own.
-    """
+    """Draws the figures that every task gets and those its task names; the task is created unless it is given."""
     task, seed = task_of(library) if task is None else task, seed_of(library)
     names = [*_EVERY_TASK, *getattr(task, "figures", ())]
     return _save({name: partial(_figure, name, library, task, seed) for name in names}, folder)
@@ -105,18 +79,18 @@ def _save(figures: Mapping[str, Callable[[], Figure]], folder: Path) -> list[Pat
 def plot_side_by_side(libraries: Sequence[tuple[str, SkillLibrary]], path: Path) -> Path:
     """Draws named libraries into one file: context distributions, and postures above if all tasks have them."""
     columns = [(name, library, task_of(library)) for name, library in libraries]
-    scenes = [planar_scene(task) for _, _, task in columns]
+    scenes = [skills.planar_scene(task) for _, _, task in columns]
     rows = 2 if all(scenes) else 1
     figure = Figure(figsize=(4.6 * len(columns), 5.0 * rows), layout="constrained")
     grid = figure.subplots(rows, len(columns), squeeze=False)
     for (top, bottom), scene, (name, library, task) in zip(grid.T[:, [0, -1]], scenes, columns, strict=True):
-        draw_contexts(bottom, library, task, seed_of(library))
+        contexts.draw_contexts(bottom, library, task, seed_of(library))
         if rows == 2 and scene is not None:
             rng = stream(seed_of(library), PLOT_STREAM, 1)
             top.set_title(name, fontsize=11)
             draw_planar_scene(top, scene)
-            for context in posture_contexts(scene):
-                draw_postures(top, library, task, context, rng)
+            for context in skills.posture_contexts(scene):
+                skills.draw_postures(top, library, task, context, rng)
         else:
             bottom.set_title(f"{name}\n{bottom.get_title()}", fontsize=10)
     return save_figure(figure, path)

@@ -1,7 +1,5 @@
 """Learning curves: of one run, and of groups of seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,7 +19,7 @@ _FAR_APART = 5  # budgets that differ by more are drawn on a logarithmic axis
 
 
 def learning_figure(metrics: Sequence[MetricsRow], step_based: bool = False) -> Figure:
-    """Return and success over episodes."""
+    """Draws return and success of a run over its episodes."""
     means, drawn = ("mean actions", "drawn actions") if step_based else ("component means", "sampled parameters")
     figure = Figure(figsize=(9, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -36,7 +34,7 @@ def learning_figure(metrics: Sequence[MetricsRow], step_based: bool = False) -> 
 
 
 def draw_curves(axes: Axes, metrics: Sequence[MetricsRow], curves: Mapping[str, tuple[str, str]]) -> None:
-    """Columns of the metrics over episodes, each with its label and colour; non-finite values are left out."""
+    """Draws columns of the metrics over episodes, each with its label and colour; non-finite values are left out."""
     columns = {name: np.array([row.get(name) for row in metrics], dtype=np.float64) for name in (_EPISODES, *curves)}
     unit, label = episodes_axis(float(columns[_EPISODES][-1]))
     for name, (legend, color) in curves.items():
@@ -46,9 +44,9 @@ def draw_curves(axes: Axes, metrics: Sequence[MetricsRow], curves: Mapping[str, 
 
 
 def episodes_axis(most: float) -> tuple[float, str]:
-    """The unit of an axis of up to `most` episodes, and its label."""
+    """Returns the unit of an axis of up to `most` episodes, and its label."""
     unit, suffix = (1e6, " [million]") if most >= 1e6 else (1e3, " [thousand]") if most >= 1e4 else (1.0, "")
-    return unit, f"simulated episodes{suffix}"  # without those that are rejected before they run
+    return unit, f"simulated episodes{suffix}"  # episodes that are rejected before they run do not count
 
 
 def limit_to_most(axes: Axes) -> None:
@@ -79,27 +77,26 @@ def plot_learning(
 ) -> Path:
     """Draws the curves of groups of seeds: one column per metric, the paper's statistic above the robust one.
 
-    With `panels`, an option of the task: one column per value of it and one row per metric, the paper's statistic only.
+    With `panels`, a task option: one column per value of it and one row per metric, the paper's statistic only.
     """
     if panels:
         parts = _parts(groups, panels)
         figure = Figure(figsize=(4.6 * len(parts), 3.7 * len(metrics)), layout="constrained")
         grid = figure.subplots(len(metrics), len(parts), squeeze=False)
-        for column, (value, part) in enumerate(parts.items()):
-            for axes, metric in zip(grid[:, column], metrics, strict=True):
+        for column, (value, part) in zip(grid.T, parts.items(), strict=True):
+            for axes, metric in zip(column, metrics, strict=True):
                 draw_learning(axes, part, metric, robust=False)
                 axes.set_title(f"{panels} {value}: {axes.get_title()}", fontsize=10)
         return save_figure(figure, path)
     figure = Figure(figsize=(5.2 * len(metrics), 7.4), layout="constrained")
-    for column, metric in enumerate(metrics):
-        for row, robust in enumerate((False, True)):
-            axes = figure.add_subplot(2, len(metrics), row * len(metrics) + column + 1)
-            draw_learning(axes, groups, metric, robust)
+    for metric, (top, bottom) in zip(metrics, figure.subplots(2, len(metrics), squeeze=False).T, strict=True):
+        draw_learning(top, groups, metric, robust=False)
+        draw_learning(bottom, groups, metric, robust=True)
     return save_figure(figure, path)
 
 
 def _parts(groups: Sequence[Group], option: str) -> dict[str, list[Group]]:
-    """The groups by the value of an option of their task, named by their other differences."""
+    """Returns the groups by the value of a task option, labelled by their other differences."""
     parts: dict[str, list[tuple[Run, ...]]] = {}
     for group in groups:
         options = group.runs[0].config.task_options
@@ -111,29 +108,19 @@ def _parts(groups: Sequence[Group], option: str) -> dict[str, list[Group]]:
 
 
 def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool) -> None:
-    """One curve per group: mean and two standard errors, or (robust) interquartile mean and its bootstrap interval."""
+    """Draws one curve per group: mean and two standard errors; if robust, interquartile mean and bootstrap interval."""
     tops, floors, ends = [], [], []
     curves = [learning_curve(group, metric) for group in groups]
     unit, label = episodes_axis(max((curve.episodes[-1] for curve in curves if curve), default=0.0))
     for index, (group, curve) in enumerate(zip(groups, curves, strict=True)):
         if curve is None:
             continue
-        middle, low, high = (
-            (curve.iqm, curve.iqm_low, curve.iqm_high)
-            if robust
-            else (curve.mean, curve.mean - curve.two_se, curve.mean + curve.two_se)
-        )
-        color = component_color(2 * index)
-        axes.plot(
-            curve.episodes / unit,
-            middle,
-            color=color,
-            lw=1.6,
-            marker=".",
-            markevery=[-1],
-            label=f"{group.label} ({len(group.runs)})",
-        )
-        axes.fill_between(curve.episodes / unit, low, high, color=color, alpha=0.22, lw=0)
+        middle, low, high = curve.mean, curve.mean - curve.two_se, curve.mean + curve.two_se
+        if robust:
+            middle, low, high = curve.iqm, curve.iqm_low, curve.iqm_high
+        x, color, name = curve.episodes / unit, component_color(2 * index), f"{group.label} ({len(group.runs)})"
+        axes.plot(x, middle, color=color, lw=1.6, marker=".", markevery=[-1], label=name)
+        axes.fill_between(x, low, high, color=color, alpha=0.22, lw=0)
         ends.append(curve.episodes[-1])
         tops.append(np.nanmax(middle))
         floors.append(min(np.nanquantile(middle, 0.15), middle[np.isfinite(middle)][-1]))

@@ -1,6 +1,4 @@
-"""What skills look like: paths, snapshots, reaches and postures."""
-
-from __future__ import annotations
+"""Figures of skills: paths, snapshots, reaches and postures."""
 
 from collections.abc import Sequence
 
@@ -9,24 +7,29 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from svsl.errors import SvslError
+from svsl.evaluation.metrics import is_active
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.model.random import PLOT_STREAM, stream
-from svsl.show.playback import PlayableSkill, active_components, motion, versatile_context
+from svsl.show.playback import PlayableSkill, trimmed_motion, versatile_context
 from svsl.show.plots.style import GOAL_COLOR, component_color, counted
 from svsl.show.rendering import Renderer, draw_planar_scene, make_renderer
 from svsl.simulation.reacher import LINKS, arm_points
 from svsl.tasks.base import Task, uniform_contexts
-from svsl.tasks.presentation import PlanarScene, showable
+from svsl.tasks.presentation import Motion, PlanarScene, showable
 
 _DRAWS = 100
 MOMENTS_S = (-0.3, -0.12, 0.0, 0.3, 0.75)  # around the release or the hit
 
-# ---- simulated tasks ------------------------------------------------------------------------------------------------
+
+def _active_motions(library: SkillLibrary, task: Task, context: Array) -> dict[int, Motion]:
+    """Returns the whole motion of each component that is active in a context."""
+    active = map(int, np.flatnonzero(is_active(library.gating(context))))
+    return {k: showable(task).motion(context, library.mean(context, k)) for k in active}
 
 
 def ball_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
-    """Height of the ball over time for the active components in each of four contexts (the paper's Figure 2g)."""
+    """Draws the ball's height over time for the active components in each of four contexts (the paper's Figure 2g)."""
     figure = Figure(figsize=(11, 7), layout="constrained")
     rng = stream(seed, PLOT_STREAM, 3)
     low, high = library.context_low, library.context_high
@@ -37,12 +40,11 @@ def ball_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
 
 
 def draw_ball_heights(axes: Axes, library: SkillLibrary, task: Task, context: Array) -> None:
-    """Height of the ball over time, one curve per active component, in one context."""
-    for k in map(int, np.flatnonzero(active_components(library.gating(context)))):
-        whole = showable(task).motion(context, library.mean(context, k))
-        time = whole.dt_s * np.arange(len(whole.trail))
-        free = slice(whole.trail_start, None)
-        axes.plot(time[free], whole.trail[free, 2], color=component_color(k), lw=1.4, label=f"component {k}")
+    """Draws the height of the ball over time, one curve per active component, in one context."""
+    for k, motion in _active_motions(library, task, context).items():
+        time = motion.dt_s * np.arange(len(motion.trail))
+        free = slice(motion.trail_start, None)
+        axes.plot(time[free], motion.trail[free, 2], color=component_color(k), lw=1.4, label=f"component {k}")
     axes.set_xlabel("time [s]")
     axes.set_ylabel("height of the ball [m]")
     axes.set_title("context " + ", ".join(f"{value:.2f}" for value in context), fontsize=10)
@@ -51,7 +53,7 @@ def draw_ball_heights(axes: Axes, library: SkillLibrary, task: Task, context: Ar
 
 
 def snapshots_figure(library: SkillLibrary, task: Task, seed: int = 0, rows: int = 3) -> Figure:
-    """Moments of several skills for one context, one row per skill (the paper's Figure 4)."""
+    """Draws moments of several skills for one context, one row per skill (the paper's Figure 4)."""
     context, skills = versatile_context(library, task, stream(seed, PLOT_STREAM, 5))
     skills = skills[:rows]
     figure = Figure(figsize=(13, 2.4 * len(skills) + 0.3), layout="constrained")
@@ -66,28 +68,25 @@ def snapshots_figure(library: SkillLibrary, task: Task, seed: int = 0, rows: int
 
 
 def draw_snapshots(row: Sequence[Axes], renderer: Renderer, task: Task, context: Array, skill: PlayableSkill) -> None:
-    """One skill around the first moment of its motion (release, hit), with the trail in the component's colour.
+    """Draws one skill around the first moment of its motion (release, hit), with the trail in the component's colour.
 
     If the motion has no such moment, the snapshots are spread evenly over it.
     """
-    shown = motion(task, context, skill.parameters)
-    moments_s = np.linspace(0, shown.duration_s, len(MOMENTS_S))
-    if shown.moments:
-        moments_s = shown.dt_s * next(iter(shown.moments.values())) + np.array(MOMENTS_S)
+    motion = trimmed_motion(task, context, skill.parameters)
+    moments_s = np.linspace(0, motion.duration_s, len(MOMENTS_S))
+    if motion.moments:
+        moments_s = motion.dt_s * next(iter(motion.moments.values())) + np.array(MOMENTS_S)
     for axes, moment_s in zip(row, moments_s, strict=True):
-        step = shown.step_at(moment_s)
-        axes.imshow(renderer.frame(shown, step, component_color(skill.component)))
+        step = motion.step_at(moment_s)
+        axes.imshow(renderer.frame(motion, step, component_color(skill.component)))
         axes.set_xticks([])
         axes.set_yticks([])
-        axes.set_xlabel(f"{shown.dt_s * step:.2f} s", fontsize=8)
+        axes.set_xlabel(f"{motion.dt_s * step:.2f} s", fontsize=8)
     row[0].set_title(skill.caption, fontsize=9, loc="left")
 
 
-# ---- 5-link reacher --------------------------------------------------------------------------------------------------
-
-
 def reaches_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
-    """The movements of the active components in each of four contexts."""
+    """Draws the movements of the active components in each of four contexts."""
     figure = Figure(figsize=(10, 8), layout="constrained")
     contexts = uniform_contexts(task, 4, stream(seed, PLOT_STREAM, 4))
     for axes, context in zip(figure.subplots(2, 2).ravel(), contexts, strict=True):
@@ -96,51 +95,47 @@ def reaches_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
 
 
 def draw_reaches(axes: Axes, library: SkillLibrary, task: Task, context: Array) -> None:
-    """Path of the tip and last posture of every active component."""
-    active = list(map(int, np.flatnonzero(active_components(library.gating(context)))))
-    for k in active:
-        whole = showable(task).motion(context, library.mean(context, k))
-        axes.plot(*whole.trail[:, :2].T, ":", color=component_color(k), lw=1.0)
-        axes.plot(*arm_points(whole.poses[-1, 1 : 1 + LINKS]).T, "-o", color=component_color(k), ms=2.5, lw=1.6)
+    """Draws the path of the tip and the last posture of every active component."""
+    motions = _active_motions(library, task, context)
+    for k, motion in motions.items():
+        axes.plot(*motion.trail[:, :2].T, ":", color=component_color(k), lw=1.0)
+        axes.plot(*arm_points(motion.poses[-1, 1 : 1 + LINKS]).T, "-o", color=component_color(k), ms=2.5, lw=1.6)
     axes.plot(*context, "o", color=GOAL_COLOR, ms=9, zorder=3)
     axes.plot(0, 0, "s", color="black", ms=7, zorder=4)
     axes.set_xlim(-0.55, 0.55)
     axes.set_ylim(-0.55, 0.55)
     axes.set_aspect("equal")
-    axes.set_title(f"goal ({context[0]:.2f}, {context[1]:.2f}): {counted(len(active), 'component')}", fontsize=10)
-
-
-# ---- planar reacher -------------------------------------------------------------------------------------------------
+    axes.set_title(f"goal ({context[0]:.2f}, {context[1]:.2f}): {counted(len(motions), 'component')}", fontsize=10)
 
 
 def postures_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
-    """The paper's Figure 1: for six contexts, the postures of the components drawn there."""
+    """Draws the postures of the components sampled in each of six contexts (the paper's Figure 1)."""
     figure = Figure(figsize=(12, 9.2), layout="constrained")
     scene, rng = planar_scene(task), stream(seed, PLOT_STREAM, 1)
     if scene is None:
         raise SvslError(f"postures need a planar scene, and a {type(task).__name__} has none")
     for axes, context in zip(figure.subplots(2, 3).T.ravel(), posture_contexts(scene), strict=True):
         draw_planar_scene(axes, scene)
-        shown = draw_postures(axes, library, task, context, rng)
-        axes.set_title(f"goal ({context[0]:.1f}, {context[1]:.1f}): {counted(shown, 'component')}", fontsize=10)
+        components = draw_postures(axes, library, task, context, rng)
+        axes.set_title(f"goal ({context[0]:.1f}, {context[1]:.1f}): {counted(components, 'component')}", fontsize=10)
     figure.suptitle(f"Mean postures of the components among {_DRAWS} draws, by context (red: goal and obstacles)")
     return figure
 
 
 def planar_scene(task: Task) -> PlanarScene | None:
-    """The task's scene, if it is a planar one."""
+    """Returns the task's scene if it is planar."""
     scene = getattr(task, "scene", None)
     return scene if isinstance(scene, PlanarScene) else None
 
 
 def posture_contexts(scene: PlanarScene) -> Array:
-    """Six goals spread over their box: `(6, 2)`."""
+    """Returns six goals spread over their box: `(6, 2)`."""
     across, along = np.meshgrid([0.3, 0.8], [0.9, 0.5, 0.1])
     return scene.low + (scene.high - scene.low) * np.stack([across.ravel(), along.ravel()], axis=1)
 
 
 def draw_postures(axes: Axes, library: SkillLibrary, task: Task, context: Array, rng: np.random.Generator) -> int:
-    """Mean postures of the components drawn for one context, with the goal and the tips; returns how many."""
+    """Draws the mean postures of the components sampled in one context, with goal and tips; returns their number."""
     components = np.unique(library.mixture.sample_components(np.broadcast_to(context, (_DRAWS, 2)), rng))
     postures = [showable(task).motion(context, library.mean(context, int(k))).poses[-1] for k in components]
     for k, points in zip(components, postures, strict=True):

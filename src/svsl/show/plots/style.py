@@ -1,6 +1,4 @@
-"""What all figures share: colours, labels, and how a figure becomes a file or a picture."""
-
-from __future__ import annotations
+"""Shared by all figures: colours, labels, and writing a figure to a file or a picture."""
 
 import io
 from pathlib import Path
@@ -28,7 +26,7 @@ FORMATS = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".
 
 
 def component_color(component: int) -> Color:
-    """The colour of a component in every figure: nine hues in three shades, repeated."""
+    """Returns the colour of a component in every figure: nine hues in three shades, repeated."""
     red, green, blue = to_rgb(HUES[component % len(HUES)])
     shade = _SHADES[component // len(HUES) % len(_SHADES)]
     towards, share = (1.0, shade) if shade > 0 else (0.0, -shade)
@@ -36,38 +34,25 @@ def component_color(component: int) -> Color:
 
 
 def rgb(color: Color) -> tuple[int, int, int]:
-    """The colour in whole numbers from 0 to 255."""
+    """Returns a colour in whole numbers from 0 to 255."""
     red, green, blue = (round(255 * value) for value in color)
     return red, green, blue
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 component`, `2 components`."""
+    """Returns a count with its noun: `1 component`, `2 components`."""
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def draw_number(axes: Axes, component: int, x: float, y: float) -> None:
     """Writes the number of a component, in a dark shade of its colour, above a point of the axes."""
     red, green, blue = (0.6 * value for value in component_color(component))
-    axes.annotate(
-        str(component),
-        (x, y),
-        xytext=(0, 2),
-        textcoords="offset points",
-        ha="center",
-        va="bottom",
-        fontsize=7,
-        color=(red, green, blue),
-        annotation_clip=True,
-    )
+    place: Any = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center", "va": "bottom"}
+    axes.annotate(str(component), (x, y), **place, fontsize=7, color=(red, green, blue), annotation_clip=True)
 
 
 def check_format(path: Path) -> None:
-    """Checks that a picture can be written, before anything is computed.
-
-    Raises:
-        SvslError: If the file type is unknown, or the path is a folder.
-    """
+    """Checks the file name of a picture before anything is computed."""
     if path.suffix and path.suffix.lower() not in FORMATS:
         raise SvslError(f"out: expected a file name that ends in {', '.join(FORMATS)}, got {str(path)!r}")
     if path.is_dir():
@@ -83,12 +68,12 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def pixels(figure: Figure) -> NDArray[np.uint8]:
-    """The figure as a picture `(rows, columns, 3)`."""
+    """Returns the figure as a picture `(rows, columns, 3)`."""
     canvas: Any = FigureCanvasAgg(figure)  # its methods are not typed
     canvas.draw()
     return np.array(canvas.buffer_rgba())[..., :3]
 
 
 def draw_box(axes: Axes, low: Array, high: Array, **style: Any) -> None:
-    """The outline of the box from `low (2,)` to `high (2,)`."""
+    """Draws the outline of the box from `low (2,)` to `high (2,)`."""
     axes.add_patch(Rectangle((float(low[0]), float(low[1])), *(high - low), fill=False, **style))

@@ -1,7 +1,5 @@
 """Maps of the context space in the scene: a click or a drag on one chooses a context."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -21,7 +19,7 @@ _PIXELS = 640
 
 
 def map_dims(library: SkillLibrary) -> list[Dims]:
-    """The context dimensions of each map: pairs, and the last one alone if their number is odd."""
+    """Returns the context dimensions of each map: pairs, and the last one alone if their number is odd."""
     dims = range(library.context_dim)
     return [tuple(dims[first : first + 2]) for first in dims[::2]]
 
@@ -29,7 +27,7 @@ def map_dims(library: SkillLibrary) -> list[Dims]:
 def map_picture(
     library: SkillLibrary, task: Task, dims: Dims, success: Array | None
 ) -> tuple[NDArray[np.uint8], Array, Array]:
-    """A map as a picture `(rows, columns, 3)`, and the contexts `(2,)` of its lower left and upper right corners.
+    """Draws a map: the picture `(rows, columns, 3)`, and the contexts `(2,)` of its lower left and upper right corners.
 
     Components are ellipses (or densities, if the map has one dimension), on top of the success rates if there are any.
     """
@@ -57,18 +55,10 @@ def map_picture(
 
 
 class Board:
-    """One map in one client's scene.
+    """One map in one client's scene: a square around `centre (3,)`, with edges of length `size`.
 
-    Args:
-        client: The client.
-        library: The library to draw.
-        task: Its task, which names the dimensions.
-        dims: The context dimensions it shows.
-        centre: Its position `(3,)`.
-        axes: Its right, up and front directions, as columns.
-        size: Its edge length.
-        success: A success map to draw underneath, if any.
-        on_choose: Called with `dims` and the chosen values.
+    The columns of `axes` are its right, up and front directions. The success map is drawn underneath, if there is one.
+    `on_choose` is called with `dims` and the chosen values.
     """
 
     def __init__(
@@ -114,7 +104,7 @@ class Board:
         self.mark(self._marked)
 
     def context_on_ray(self, origin: Array, direction: Array) -> Array:
-        """The values of the map's dimensions where a ray hits it."""
+        """Returns the values of the map's dimensions where a ray hits it."""
         right, up, front = self.axes.T
         along = ((self.centre - origin) @ front) / (direction @ front)
         point = origin + along * direction - self.centre

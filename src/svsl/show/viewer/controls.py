@@ -1,9 +1,6 @@
 """The panel of the page: sliders for the context, the list of skills, playback, draws around a mean."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import viser
@@ -17,27 +14,12 @@ SPEEDS = ("0.1x", "0.25x", "0.5x", "1x", "2x")
 
 
 def decimals(span: float) -> int:
-    """Digits after the point that divide a range into 100 to 1000 steps."""
+    """Returns the digits after the point that divide a range into 100 to 1000 steps."""
     return int(2 - np.floor(np.log10(span)))
 
 
-@dataclass(frozen=True)
-class Actions:
-    """What the panel can ask for."""
-
-    choose_context: Callable[[Array], None]
-    random_context: Callable[[], None]
-    choose_component: Callable[[int], None]
-    play_all: Callable[[], None]
-    overlay: Callable[[], None]
-    play_or_pause: Callable[[], None]
-    scrub: Callable[[float], None]
-    sample: Callable[[int], None]
-    success_map: Callable[[], None]
-
-
 class Controls:
-    """The panel of one client.
+    """The panel of one client. The session decides what its buttons and sliders do.
 
     Args:
         client: The tab.
@@ -45,7 +27,7 @@ class Controls:
         names: Names of the context's dimensions.
         context: `(dc,)`, the initial choice.
         playable: Whether there is a scene to play in.
-        actions: What happens on a click; called only for what the user does, not when values are set from here.
+        choose_component: Called when the button of a skill is clicked.
     """
 
     def __init__(
@@ -55,55 +37,33 @@ class Controls:
         names: Sequence[str],
         context: Array,
         playable: bool,
-        actions: Actions,
+        choose_component: Callable[[int], None],
     ) -> None:
-        self.gui, self.actions, self._buttons = client.gui, actions, list[viser.GuiButtonHandle]()
-        self._shown: list[int] = []
-        with self.gui.add_folder("Context"):
-            self.sliders = [
-                self._context_slider(name, low, high, value)
-                for name, low, high, value in zip(
-                    names, library.context_low, library.context_high, context, strict=True
-                )
-            ]
-            self._button("Random context", actions.random_context)
-            self.map_button = self._button("Compute success map", actions.success_map)
-        self._list = self.gui.add_folder("Skills here")
+        self._gui = gui = client.gui
+        self._choose_component = choose_component
+        self._buttons, self._listed = list[viser.GuiButtonHandle](), list[int]()
+        with gui.add_folder("Context"):
+            ranges = zip(names, library.context_low, library.context_high, context, strict=True)
+            self.sliders = [self._context_slider(*each) for each in ranges]
+            self.random_context = gui.add_button("Random context")
+            self.success_map = gui.add_button("Compute success map", visible=library.context_dim > 1)
+        self._list = gui.add_folder("Skills here")
         with self._list:
-            self.message = self.gui.add_markdown("")
-        self.overlay = self._playback(playable)
-        with self.gui.add_folder("Around the mean"):
-            self.draws = self.gui.add_slider("draws", min=5, max=50, step=5, initial_value=20)
-            self._button("Sample around the mean", lambda: actions.sample(int(self.draws.value)))
-            self.sampled = self.gui.add_markdown("")
-
-    def _playback(self, playable: bool) -> viser.GuiCheckboxHandle:
-        actions = self.actions
-        with self.gui.add_folder("Playback", visible=playable):
-            self.play = self._button("Pause", actions.play_or_pause)
-            self._button("Play all, one after the other", actions.play_all)
-            self.time = self.gui.add_slider("time [s]", min=0.0, max=1.0, step=0.01, initial_value=0.0)
-            self.time.on_update(lambda event: actions.scrub(self.time.value) if event.client else None)
-            self.speed = self.gui.add_dropdown("speed", SPEEDS, initial_value="1x")
-            overlay = self.gui.add_checkbox("overlay all", initial_value=False, hint="the paths of all skills at once")
-            overlay.on_update(lambda event: actions.overlay())
-        return overlay
+            self.message = gui.add_markdown("")
+        with gui.add_folder("Playback", visible=playable):
+            self.play = gui.add_button("Pause")
+            self.play_all = gui.add_button("Play all, one after the other")
+            self.time = gui.add_slider("time [s]", min=0.0, max=1.0, step=0.01, initial_value=0.0)
+            self.speed = gui.add_dropdown("speed", SPEEDS, initial_value="1x")
+            self.overlay = gui.add_checkbox("overlay all", initial_value=False, hint="the paths of all skills at once")
+        with gui.add_folder("Around the mean"):
+            self.draws = gui.add_slider("draws", min=5, max=50, step=5, initial_value=20)
+            self.sample = gui.add_button("Sample around the mean")
+            self.sampled = gui.add_markdown("")
 
     def _context_slider(self, label: str, low: float, high: float, value: float) -> viser.GuiSliderHandle[float]:
         step = 10.0 ** -decimals(high - low)
-        slider = self.gui.add_slider(label, min=float(low), max=float(high), step=step, initial_value=float(value))
-
-        def moved(event: viser.GuiEvent[viser.GuiSliderHandle[float]]) -> None:
-            if event.client is not None:
-                self.actions.choose_context(np.array([s.value for s in self.sliders]))
-
-        slider.on_update(moved)
-        return slider
-
-    def _button(self, label: str, action: Callable[[], None]) -> viser.GuiButtonHandle:
-        button = self.gui.add_button(label)
-        button.on_click(lambda event: action())
-        return button
+        return self._gui.add_slider(label, min=float(low), max=float(high), step=step, initial_value=float(value))
 
     def show_context(self, context: Array) -> None:
         """Sets the sliders."""
@@ -114,7 +74,7 @@ class Controls:
         """Lists the skills, one button each, and marks the selected one."""
         while len(self._buttons) < len(skills):
             self._add_skill_button(len(self._buttons))
-        self._shown = [skill.component for skill in skills]
+        self._listed = [skill.component for skill in skills]
         for row, button in enumerate(self._buttons):
             button.visible = row < len(skills)
         for button, skill in zip(self._buttons, skills, strict=False):
@@ -126,14 +86,14 @@ class Controls:
         self.message.content = "component · probability · return · solved? how?"
 
     def _add_skill_button(self, row: int) -> None:
-        with self._list:
-            button = self.gui.add_button("")
-        button.on_click(lambda event: self._choose_row(row))
-        self._buttons.append(button)
+        def clicked(event: viser.GuiEvent[viser.GuiButtonHandle]) -> None:
+            if row < len(self._listed):
+                self._choose_component(self._listed[row])
 
-    def _choose_row(self, row: int) -> None:
-        if row < len(self._shown):
-            self.actions.choose_component(self._shown[row])
+        with self._list:
+            button = self._gui.add_button("")
+        button.on_click(clicked)
+        self._buttons.append(button)
 
     @property
     def speed_factor(self) -> float:

@@ -1,7 +1,5 @@
 """The page: one independent session per browser tab."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import socket
@@ -12,18 +10,17 @@ from collections.abc import Callable
 import viser
 
 from svsl.errors import SvslError
-from svsl.evaluation.metrics import success_map
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.model.random import PLOT_STREAM, stream
+from svsl.runs.sources import seed_of
+from svsl.show.plots.contexts import success_rates
 from svsl.show.plots.style import counted
 from svsl.show.viewer.board import Dims, map_dims
 from svsl.show.viewer.session import Session
 from svsl.show.viewer.stage import framed, view_of
 from svsl.tasks.base import Task
 from svsl.tasks.presentation import Showable
-
-_MAP_CELLS, _MAP_REPEATS = 20, 3
 
 
 def _quiet() -> contextlib.redirect_stdout[io.StringIO]:
@@ -41,19 +38,13 @@ def _check_host(host: str) -> None:
 class Page:
     """Serves the page of a library until it is closed.
 
-    Args:
-        library: The library.
-        make_task: Creates the library's task; each tab gets its own, so that none waits for another.
-        host: Address to listen on.
-        port: Port to listen on; the next free one is taken if it is busy, any free one if it is 0.
-
-    Raises:
-        SvslError: If the address is not one of this machine.
+    Each tab gets its own task from `make_task`, so that none waits for another. If `port` is busy, the next free one is
+    taken; if it is 0, any free one.
     """
 
     def __init__(self, library: SkillLibrary, make_task: Callable[[], Task], host: str, port: int) -> None:
         _check_host(host)  # viser would wait forever
-        # a tab may be closed at any moment, also while a message is on its way
+        # a tab may be closed at any moment, even while a message is being sent
         warnings.filterwarnings("ignore", "Queued a .* on a closed connection", UserWarning)
         self.library, self.make_task = library, make_task
         self.maps: dict[Dims, Array] = {}
@@ -67,12 +58,11 @@ class Page:
         self.server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(51, 34, 136))
         self.server.gui.main_panel.dock_right()
         task = make_task()
-        self.view, self.map_places, self.map_size = framed(
-            view_of(task), len(map_dims(library)), isinstance(task, Showable)
-        )
-        self.server.scene.set_up_direction(self.view.up)
-        camera = self.server.initial_camera
-        camera.position, camera.look_at, camera.fov = self.view.eye, self.view.target, self.view.fov
+        maps, has_scene = len(map_dims(library)), isinstance(task, Showable)
+        self.layout = framed(view_of(task), maps, has_scene)
+        view, camera = self.layout.view, self.server.initial_camera
+        self.server.scene.set_up_direction(view.up)
+        camera.position, camera.look_at, camera.fov = view.eye, view.target, view.fov
         self.server.on_client_connect(self._connect)
         self.server.on_client_disconnect(self._disconnect)
 
@@ -98,11 +88,10 @@ class Page:
 
     def _compute_maps(self) -> None:
         try:
-            task, rng = self.make_task(), stream(int(self.library.metadata.get("seed", 0)), PLOT_STREAM, 2)
-            repeats = 1 if self.library.context_dim == 2 else _MAP_REPEATS
+            task, rng = self.make_task(), stream(seed_of(self.library), PLOT_STREAM, 2)
             for dims in map_dims(self.library):
                 if len(dims) == 2:
-                    self.maps[dims] = success_map(self.library, task, (dims[0], dims[1]), _MAP_CELLS, rng, repeats)
+                    self.maps[dims] = success_rates(self.library, task, (dims[0], dims[1]), rng)
                     for session in list(self._sessions.values()):
                         session.draw_maps()
             self._show_map_state("Success map computed", disabled=True)
@@ -114,13 +103,12 @@ class Page:
     def _show_map_state(self, text: str, disabled: bool) -> None:
         self._map_state = (text, disabled)
         for session in list(self._sessions.values()):
-            session.controls.map_button.label, session.controls.map_button.disabled = self._map_state
+            session.controls.success_map.label, session.controls.success_map.disabled = self._map_state
 
     def _connect(self, client: viser.ClientHandle) -> None:
-        session = Session(self, client)
-        button = session.controls.map_button
-        button.label, button.disabled = self._map_state
-        button.visible = self.library.context_dim > 1
+        session = Session(client, self.library, self.make_task(), self.layout, self.maps)
+        session.controls.success_map.on_click(lambda _: self.compute_maps())
+        session.controls.success_map.label, session.controls.success_map.disabled = self._map_state
         self._sessions[client.client_id] = session
 
     def _disconnect(self, client: viser.ClientHandle) -> None:

@@ -1,35 +1,62 @@
 """One browser tab: its selection, the simulation behind it, and the playback."""
 
-from __future__ import annotations
-
+import queue
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 import numpy as np
 import viser
 
 from svsl.model.gaussians import Array
-from svsl.show.playback import PlayableSkill, draws_around, motion, outline, skills_at
+from svsl.model.library import SkillLibrary
+from svsl.show.playback import PlayableSkill, draws_around, outline, skills_at, trimmed_motion
 from svsl.show.plots.style import Color, component_color
 from svsl.show.viewer.board import Board, Dims, map_dims
-from svsl.show.viewer.controls import Actions, Controls, decimals
-from svsl.show.viewer.newest import NewestFirst
-from svsl.show.viewer.stage import draw_lines, make_stage
-from svsl.tasks.base import context_names, uniform_contexts
+from svsl.show.viewer.controls import Controls, decimals
+from svsl.show.viewer.stage import Layout, draw_lines, make_stage
+from svsl.tasks.base import Task, context_names, uniform_contexts
 from svsl.tasks.presentation import Motion, showable
-
-if TYPE_CHECKING:
-    from svsl.show.viewer.page import Page
 
 _FRAME_S = 1 / 30
 _FAILED = (0.73, 0.33, 0.4)
+T = TypeVar("T")
+
+
+class NewestFirst(Generic[T]):
+    """Calls `work(request)` in a separate thread, only for the newest request: older ones are dropped.
+
+    If `work` takes long, it should check `overtaken` regularly and return when that is true.
+    """
+
+    def __init__(self, work: Callable[[T], None]) -> None:
+        self._work, self._requests = work, queue.SimpleQueue[T | None]()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def ask(self, request: T) -> None:
+        """Adds a request, which overtakes those that wait."""
+        self._requests.put(request)
+
+    def close(self) -> None:
+        """Ends the thread after the current request."""
+        self._requests.put(None)
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether a newer request waits, or the worker is closed."""
+        return not self._requests.empty()
+
+    def _run(self) -> None:
+        for request in iter(self._requests.get, None):
+            if not self.overtaken:
+                self._work(request)
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What a tab asks for: the skills of a context, and perhaps draws around one of them."""
+    """A request of a tab: the skills of a context, and optionally draws around one of them."""
 
     context: Array
     component: int = 0
@@ -37,16 +64,13 @@ class _Request:
 
 
 class Session:
-    """Two threads serve a tab: one simulates the newest request, the other plays. The panel only changes the state.
+    """Two threads serve a tab: one simulates the newest request, the other plays. The panel only changes the state."""
 
-    Args:
-        page: The page the tab shows.
-        client: The tab.
-    """
-
-    def __init__(self, page: Page, client: viser.ClientHandle) -> None:
-        self.page, self.client, self.library = page, client, page.library
-        self.task, self.rng = page.make_task(), np.random.default_rng()
+    def __init__(
+        self, client: viser.ClientHandle, library: SkillLibrary, task: Task, layout: Layout, maps: Mapping[Dims, Array]
+    ) -> None:
+        self.client, self.library, self.task, self.maps = client, library, task, maps
+        self.rng, self.half_height = np.random.default_rng(), layout.view.half_height
         self.context = 0.5 * (self.library.context_low + self.library.context_high)
         self._computed: Array | None = None
         self.skills: list[PlayableSkill] = []
@@ -57,24 +81,14 @@ class Session:
         self._drawn: tuple[Motion, int] | None = None
         self.lock, self.closed = threading.RLock(), threading.Event()
         self.stage = make_stage(client, self.task)
-        self.controls = Controls(
-            client, self.library, context_names(self.task), self.context, self.stage is not None, self._actions()
-        )
+        names, playable, axes = context_names(self.task), self.stage is not None, layout.view.axes
+        self.controls = Controls(client, self.library, names, self.context, playable, self.choose_component)
         self.boards = [
-            Board(
-                client,
-                self.library,
-                self.task,
-                dims,
-                place,
-                page.view.axes,
-                page.map_size,
-                page.maps.get(dims),
-                self._on_map,
-            )
-            for dims, place in zip(map_dims(self.library), page.map_places, strict=True)
+            Board(client, self.library, self.task, dims, place, axes, layout.map_size, maps.get(dims), self._on_map)
+            for dims, place in zip(map_dims(self.library), layout.map_places, strict=True)
         ]
         self.worker = NewestFirst(self._compute)
+        self._connect_controls()
         self.choose_context(self.context)
         threading.Thread(target=self._play, daemon=True).start()
 
@@ -83,20 +97,23 @@ class Session:
         self.closed.set()
         self.worker.close()
 
-    # ---- what a user can do ------------------------------------------------------------------------------------------
+    # ---- actions of the user -----------------------------------------------------------------------------------------
 
-    def _actions(self) -> Actions:
-        return Actions(
-            choose_context=self.choose_context,
-            random_context=lambda: self.choose_context(uniform_contexts(self.task, 1, self.rng)[0]),
-            choose_component=self.choose_component,
-            play_all=self.play_all,
-            overlay=self.draw_overlay,
-            play_or_pause=self.play_or_pause,
-            scrub=self.scrub,
-            sample=self.sample,
-            success_map=self.page.compute_maps,
-        )
+    def _connect_controls(self) -> None:
+        panel = self.controls
+
+        def slider_moved(event: viser.GuiEvent[viser.GuiSliderHandle[float]]) -> None:
+            if event.client is not None:  # the user moved it, not this session
+                self.choose_context(np.array([slider.value for slider in panel.sliders]))
+
+        for slider in panel.sliders:
+            slider.on_update(slider_moved)
+        panel.random_context.on_click(lambda _: self.choose_context(uniform_contexts(self.task, 1, self.rng)[0]))
+        panel.play.on_click(lambda _: self.play_or_pause())
+        panel.play_all.on_click(lambda _: self.play_all())
+        panel.time.on_update(lambda event: self.scrub(panel.time.value) if event.client else None)
+        panel.overlay.on_update(lambda _: self.draw_overlay())
+        panel.sample.on_click(lambda _: self.sample(int(panel.draws.value)))
 
     def choose_context(self, context: Array) -> None:
         """Asks for the skills of a context, rounded as on the sliders and clipped to the box."""
@@ -133,15 +150,15 @@ class Session:
     def play_or_pause(self) -> None:
         """Pauses, continues, or starts again at the end."""
         with self.lock:
-            shown = self.motions.get(self.selected)
-            if not self.playing and shown is not None and self.time_s >= shown.duration_s:
+            motion = self.motions.get(self.selected)
+            if not self.playing and motion is not None and self.time_s >= motion.duration_s:
                 self.time_s = 0.0
             self._set_playing(not self.playing)
 
     def scrub(self, time_s: float) -> None:
         """Shows one moment."""
         with self.lock:
-            self.queue, self.time_s = [], max(0.0, time_s)  # in this order also for NaN
+            self.queue, self.time_s = [], max(0.0, time_s)  # in this order, because it turns NaN into 0
             self._set_playing(False)
 
     def sample(self, count: int) -> None:
@@ -186,7 +203,7 @@ class Session:
     def _simulate_motions(self, context: Array) -> None:
         for skill in self.skills:
             if skill.component not in self.motions:
-                simulated = motion(self.task, context, skill.parameters)
+                simulated = trimmed_motion(self.task, context, skill.parameters)
                 if self.worker.overtaken:
                     return
                 with self.lock:
@@ -203,7 +220,7 @@ class Session:
         )
         self.client.scene.remove_by_name("/draws")
         for row in range(len(parameters) if self.stage is not None else 0):
-            drawn = motion(self.task, request.context, parameters[row])
+            drawn = trimmed_motion(self.task, request.context, parameters[row])
             if self.worker.overtaken:
                 return
             color = component_color(request.component) if success[row] else _FAILED
@@ -214,20 +231,20 @@ class Session:
     def draw_maps(self) -> None:
         """Redraws the maps, with the success maps computed so far."""
         for board in self.boards:
-            board.draw(self.page.maps.get(board.dims))
+            board.draw(self.maps.get(board.dims))
 
     def draw_overlay(self) -> None:
         """Draws the paths of all skills at once, if the box is ticked."""
         with self.lock:
             self.client.scene.remove_by_name("/overlay")
             if self.controls.overlay.value:
-                for k, shown in self.motions.items():
-                    self._draw_path(f"/overlay/{k}", shown, component_color(k), 0.7)
+                for k, motion in self.motions.items():
+                    self._draw_path(f"/overlay/{k}", motion, component_color(k), 0.7)
 
-    def _draw_path(self, name: str, shown: Motion, color: Color, strength: float) -> None:
-        points = outline(showable(self.task).scene, shown)
+    def _draw_path(self, name: str, motion: Motion, color: Color, strength: float) -> None:
+        points = outline(showable(self.task).scene, motion)
         # the thickness of lines is in units of the scene: a fraction of the visible height
-        draw_lines(self.client, name, points, color, strength * 0.006 * self.page.view.half_height)
+        draw_lines(self.client, name, points, color, strength * 0.006 * self.half_height)
 
     def _play(self) -> None:
         last = time.monotonic()
@@ -239,17 +256,17 @@ class Session:
 
     def _advance(self, elapsed_s: float) -> None:
         """Advances the playback and draws what has changed."""
-        shown = self.motions.get(self.selected)
-        if shown is None or self.stage is None:
+        motion = self.motions.get(self.selected)
+        if motion is None or self.stage is None:
             return
         if self.playing:
-            self.time_s = min(self.time_s + elapsed_s * self.controls.speed_factor, shown.duration_s)
-        ended = self.playing and self.time_s >= shown.duration_s
-        step = shown.step_at(self.time_s)
-        if ended or self._drawn is None or self._drawn[0] is not shown or self._drawn[1] != step:
-            self._drawn = (shown, step)
-            self.stage.show(shown, step, component_color(self.selected))
-            self.controls.show_time(self.time_s, shown.duration_s)
+            self.time_s = min(self.time_s + elapsed_s * self.controls.speed_factor, motion.duration_s)
+        ended = self.playing and self.time_s >= motion.duration_s
+        step = motion.step_at(self.time_s)
+        if ended or self._drawn is None or self._drawn[0] is not motion or self._drawn[1] != step:
+            self._drawn = (motion, step)
+            self.stage.show(motion, step, component_color(self.selected))
+            self.controls.show_time(self.time_s, motion.duration_s)
         if ended:  # after the last frame, so that "Play again" appears with it
             self._set_playing(False, "Play again")
         if not self.playing and self.queue:

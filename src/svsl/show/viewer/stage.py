@@ -1,10 +1,8 @@
-"""What moves on the page: one kind of stage for each kind of scene."""
-
-from __future__ import annotations
+"""The animated scene of the page: one stage for each kind of scene, and the camera that shows it."""
 
 import copy
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import mujoco
 import numpy as np
@@ -45,24 +43,24 @@ class View:
 
     @property
     def half_height(self) -> float:
-        """Half of what is seen at the target."""
+        """Half the visible height at the target."""
         return float(np.linalg.norm(self.eye - self.target) * np.tan(self.fov / 2))
 
-    def moved(self, sideways: float, farther: float) -> View:
-        """The view moved to its right, and back by a factor."""
+    def moved(self, sideways: float, farther: float) -> "View":
+        """Returns the view moved to its right, and back by a factor."""
         shift = sideways * self.axes[:, 0]
         return View(self.target + farther * (self.eye - self.target) + shift, self.target + shift, self.up, self.fov)
 
 
 class Stage(Protocol):
-    """A scene of one client."""
+    """The scene of one client."""
 
     def show(self, motion: Motion, step: int, color: Color) -> None:
         """Shows one step of a motion, with the trail up to it."""
 
 
 def view_of(task: Task) -> View:
-    """The initial camera for a task's scene."""
+    """Returns the initial camera for a task's scene."""
     scene = task.scene if isinstance(task, Showable) else None
     if isinstance(scene, MujocoScene):
         return _model_view(scene.model)
@@ -74,7 +72,7 @@ def view_of(task: Task) -> View:
 
 
 def _model_view(model: mujoco.MjModel) -> View:
-    """The model's camera `scene`, or else the one from which MuJoCo shows the whole model, as in pictures."""
+    """Returns the model's camera `scene`; if it has none, MuJoCo's own view of the whole model, as in pictures."""
     camera = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, "scene")
     if camera >= 0:
         data = mujoco.MjData(model)
@@ -89,16 +87,20 @@ def _model_view(model: mujoco.MjModel) -> View:
         back, top = -np.array([cos_e * cos_a, cos_e * sin_a, sin_e]), np.array([-sin_e * cos_a, -sin_e * sin_a, cos_e])
         target = free.lookat.copy()
         eye = target + free.distance * back
-    # seen from straight above, the world's up direction is of no use
+    # a camera that looks straight down cannot use the world's up direction
     return View(eye, target, top.copy() if abs(back[2]) > _STEEP else _UP, float(np.radians(fov)))
 
 
-def framed(view: View, maps: int, scene: bool) -> tuple[View, Array, float]:
-    """Makes room for square maps on the left.
+class Layout(NamedTuple):
+    """The camera that shows the scene and the maps beside it, the centres of the maps `(maps, 3)` and their size."""
 
-    Returns:
-        The camera that shows both, the centres of the maps `(maps, 3)` and their size.
-    """
+    view: View
+    map_places: Array
+    map_size: float
+
+
+def framed(view: View, maps: int, scene: bool) -> Layout:
+    """Makes room for square maps on the left."""
     half = view.half_height
     size = min(1.5, 2.7 / maps) * half
     right, up, _ = view.axes.T
@@ -106,12 +108,12 @@ def framed(view: View, maps: int, scene: bool) -> tuple[View, Array, float]:
     aside = -(1.2 * half + 0.5 * size) if scene else 0.0
     centres = view.target + aside * right + 1.04 * size * height[:, None] * up
     seen = view.moved(-0.5 * size if scene else 0.0, _ROOM)
-    # nearer to the eye they look the same, but are in front of the scene and above its floor
-    return seen, seen.eye + _MAP_DEPTH * (centres - seen.eye), _MAP_DEPTH * size
+    # closer to the eye the maps look the same, but are in front of the scene and above its floor
+    return Layout(seen, seen.eye + _MAP_DEPTH * (centres - seen.eye), _MAP_DEPTH * size)
 
 
 def make_stage(client: viser.ClientHandle, task: Task) -> Stage | None:
-    """The stage of a task's scene; None if the task cannot be shown."""
+    """Creates the stage of a task's scene; None if the task cannot be shown."""
     if not isinstance(task, Showable):
         return None
     scene = task.scene
@@ -125,8 +127,6 @@ def draw_lines(client: viser.ClientHandle, name: str, points: Array, color: Colo
 
 
 class _MujocoStage:
-    """A MuJoCo model."""
-
     def __init__(self, client: viser.ClientHandle, scene: MujocoScene) -> None:
         self.client, self.model = client, copy.copy(scene.model)  # mjviser changes the visuals of its model
         self.data = mujoco.MjData(self.model)
@@ -135,7 +135,6 @@ class _MujocoStage:
         self.scene.camera_tracking_enabled = False
 
     def show(self, motion: Motion, step: int, color: Color) -> None:
-        """See `Stage`."""
         set_pose(self.model, self.data, motion, step)
         self.scene.update_from_mjdata(self.data)
         stride = max(1, round(0.01 / motion.dt_s))
@@ -162,7 +161,6 @@ class _PlanarStage:
         self.goal = client.scene.add_icosphere("/goal", radius=0.25, color=(238, 0, 0))
 
     def show(self, motion: Motion, step: int, color: Color) -> None:
-        """See `Stage`."""
         joints = in_space(motion.poses[step])
         with self.client.atomic():
             self.goal.position = motion.markers[0]
