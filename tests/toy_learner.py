@@ -45,7 +45,7 @@ class RandomSearch:
         self._asked = self.rng.multivariate_normal(self.space.initial_mean, self.space.initial_cov, batch)
         return Episodes(self.rng.uniform(low, high, (batch, len(low))), self._asked)
 
-    def tell(self, returns: Array) -> None:
+    def tell(self, returns: Array, behaviours: Array | None = None) -> None:
         if returns.max() > self.best_return:
             self.best_return, self.best = float(returns.max()), self._asked[returns.argmax()]
         self.iteration += 1

@@ -31,9 +31,9 @@ class Episodes:
 
     def rewards(self, auxiliary: bool = True) -> WeightRewards:
         config = SVSLConfig(alpha=ALPHA, beta=BETA, auxiliary=auxiliary, context_scale=SCALE)
-        return WeightRewards(
-            config, self.mixture, self.owners, base.Episodes(self.contexts, self.parameters), self.returns
-        )
+        episodes = base.Episodes(self.contexts, self.parameters)
+        log_likelihood = self.mixture.experts.log_prob(self.contexts, self.parameters)
+        return WeightRewards(config, self.mixture, self.owners, episodes, self.returns, log_likelihood)
 
     def naive_rewards(self, log_weights: Array, auxiliary: bool = True, stride: int = 1) -> Array:
         components, n = components_of(self.mixture), len(self.owners)

@@ -1,7 +1,7 @@
 """The learner protocols, and the base class of their settings."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol, Self, runtime_checkable
@@ -47,12 +47,14 @@ class SearchSpace:
     context_high: Array  # (dc,)
     initial_mean: Array  # (dt,), mean of a new component's parameters
     initial_cov: Array  # (dt, dt)
+    valid_contexts: Callable[[Array], BoolArray] | None = None  # which contexts of the box count; default all
 
     @classmethod
     def of(cls, task: Task) -> Self:
         """Returns the search space of a task; a copy, as floats."""
         names = ("context_low", "context_high", "initial_mean", "initial_cov")
-        return cls(*(np.array(getattr(task, name), dtype=np.float64) for name in names))
+        low, high, mean, cov = (np.array(getattr(task, name), dtype=np.float64) for name in names)
+        return cls(low, high, mean, cov, getattr(task, "valid_contexts", None))
 
     def inside(self, contexts: Array) -> BoolArray:
         """Returns which rows are in the context box: `(..., dc)` -> `(...)`."""
@@ -96,10 +98,14 @@ class LearnerConfig(ABC):
 
 @dataclass(frozen=True)
 class Episodes:
-    """A batch of episodes to run: `contexts (n, dc)` and `parameters (n, dt)`."""
+    """A batch of episodes to run: `contexts (n, dc)` and `parameters (n, dt)`.
+
+    `described`: the learner wants to be told what behaviours they show, if the task describes them.
+    """
 
     contexts: Array
     parameters: Array
+    described: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,8 +151,12 @@ class Learner(Trainable, Protocol):
         """Returns the next episodes to run."""
         ...
 
-    def tell(self, returns: Array) -> None:
-        """Learns from the finite returns `(n,)` of the episodes proposed last."""
+    def tell(self, returns: Array, behaviours: Array | None = None) -> None:
+        """Learns from the finite returns `(n,)` of the episodes proposed last.
+
+        `behaviours (n, d)` are the task's descriptions of what they do, NaN for episodes without one; None unless asked
+        for by `Episodes.described`, or if the task describes none.
+        """
         ...
 
     def mixture(self) -> Mixture | None:

@@ -58,7 +58,9 @@ class EpisodicTraining:
         """Runs one batch of episodes and learns from it."""
         episodes = self.learner.ask()
         with _task_errors():
-            outcome = run_episodes(self.task, episodes.contexts, episodes.parameters, self.task_rng)
+            outcome = run_episodes(
+                self.task, episodes.contexts, episodes.parameters, self.task_rng, described=episodes.described
+            )
         returns = outcome.returns.astype(np.float64)
         self.episodes += len(returns)
         simulated = outcome.info.get("simulated")
@@ -66,7 +68,8 @@ class EpisodicTraining:
         for name, flags in outcome.info.items():
             if name == "diverged" or name.startswith("invalid_"):
                 self.flagged[name] = self.flagged.get(name, 0) + int(np.count_nonzero(flags))
-        self.learner.tell(self.finite(returns))
+        behaviours = outcome.info.get("path") if episodes.described else None
+        self.learner.tell(self.finite(returns), None if behaviours is None else behaviours.astype(np.float64))
 
     def finite(self, returns: Array) -> Array:
         """Counts NaN and infinite returns, and replaces them by the penalty or the worst return so far."""

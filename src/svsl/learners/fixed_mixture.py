@@ -107,7 +107,7 @@ class FixedMixtureLearner(ABC, Generic[Config]):
         self._asked = Episodes(contexts, self.options.sample_parameters(contexts, components, self.rng))
         return self._asked
 
-    def tell(self, returns: Array) -> None:
+    def tell(self, returns: Array, behaviours: Array | None = None) -> None:
         """Updates the mixture from the newest batches."""
         assert self._asked is not None, "tell without ask"
         contexts = self.newest(self.episodes.contexts, self._asked.contexts)

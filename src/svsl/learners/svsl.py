@@ -12,6 +12,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, add_prefix, strip_prefix
+from svsl.learners.behaviours import BehaviourModel, fit_behaviour, log_likelihoods
 from svsl.learners.buffer import ReplayBuffer
 from svsl.learners.svsl_config import Schedule, SVSLConfig
 from svsl.learners.svsl_steps import Step, context_step, expert_step, start_at_episode, start_at_random
@@ -20,11 +21,13 @@ from svsl.learners.weighting import WeightRewards
 from svsl.model.gaussians import Array, IntArray, LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import rng_from_array, rng_to_array
+from svsl.tasks.base import uniform_contexts
 
-Stage = Literal["fill", "context", "expert", "weights", "done"]
+Stage = Literal["fill", "context", "expert", "weights", "done", "closing"]  # checkpoints store the position
 _STAGES = get_args(Stage)
 _REJECTION_ROUNDS = 20
 _BLOCK = 16  # components updated together
+_CLOSING_TESTS = 8  # tests during the closing stage
 
 
 class SVSL:
@@ -59,6 +62,10 @@ class SVSL:
         self.failed_steps, self.deleted = 0, 0
         self._mixture = base
         self._asked: tuple[IntArray, Episodes, int] | None = None
+        self._behaviour_models: dict[int, BehaviourModel] = {}  # of components whose buffer did not change since
+        self._unused = np.zeros(
+            0, dtype=np.intp
+        )  # new episodes per component since its last step, in the closing stage
         if not (self.base and self.schedule.warm_starts(1)):
             self._add_component()  # otherwise as soon as there are episodes to start from
 
@@ -66,26 +73,35 @@ class SVSL:
 
     def ask(self) -> Episodes:
         """Draws new episodes of the components updated next."""
+        if self.stage == "closing":
+            return self._ask_closing()
         index = self._updated()
         together = self.config.draw_together and self.stage == "context"
         stages: list[Stage] = ["context", "expert"] if together else [self.stage]
         drawn = [self._draw_contexts(index, stage) for stage in stages]
         owners, contexts = (np.concatenate(part) for part in zip(*drawn, strict=True))
         parameters = self._current.sample_parameters(contexts, owners, self.rng)
-        self._asked = owners, Episodes(contexts, parameters), len(drawn[0][0])
-        return self._asked[1]
+        return self._propose(owners, contexts, parameters, len(drawn[0][0]))
 
-    def tell(self, returns: Array) -> None:
+    def _propose(self, owners: IntArray, contexts: Array, parameters: Array, first: int) -> Episodes:
+        episodes = Episodes(contexts, parameters, described=self.config.distinguish_by == "behaviour")
+        self._asked = owners, episodes, first
+        return episodes
+
+    def tell(self, returns: Array, behaviours: Array | None = None) -> None:
         """Stores the returns, makes the steps they were drawn for, and moves to the next stage."""
         assert self._asked is not None, "tell without ask"
         owners, episodes, first = self._asked
         self._asked = None
+        if self.stage == "closing":
+            self._tell_closing(owners, episodes, returns, behaviours)
+            return
         index = self._updated()
         if self.stage == "weights":
-            self._update_weights(owners, episodes, returns)
+            self._update_weights(owners, episodes, returns, behaviours)
             self.stage, self.milestone = "done", self.milestone + 1
             return
-        self._store(owners[:first], episodes, returns, slice(None, first))
+        self._store(owners[:first], episodes, returns, behaviours, slice(None, first))
         if self.stage == "fill":
             self.stage, self.iteration = "context", 1
             self.milestone += self.base > 0 and self.milestone == 0
@@ -97,7 +113,7 @@ class SVSL:
             self.stage = "expert"
             if first == len(owners):
                 return
-            self._store(owners[first:], episodes, returns, slice(first, None))
+            self._store(owners[first:], episodes, returns, behaviours, slice(first, None))
         self._update_experts(index)
         self.stage = "context"
         if self.iteration == self.schedule.iterations(self.component):
@@ -113,12 +129,12 @@ class SVSL:
     @property
     def progress(self) -> Progress:
         """Progress of training."""
-        recent = self.expert_buffer.mean_returns()
+        recent, closing = self.expert_buffer.mean_returns(), self.stage == "closing"
         return Progress(
             component=self.component,
             components=self.config.components,
             iteration=self.iteration,
-            iterations=self.schedule.iterations(self.component),
+            iterations=self.config.closing_iterations if closing else self.schedule.iterations(self.component),
             work=self._planned_so_far() / self.schedule.total,
             recent_return=float(recent[-1]) if len(recent) else float("nan"),
             counts={"failed_steps": self.failed_steps, "deleted": self.deleted},
@@ -130,7 +146,9 @@ class SVSL:
         if self.stage == "done":
             return schedule.total
         if self.stage == "weights":
-            return schedule.episodes_until(self.component, self.iteration)
+            return schedule.episodes_until_closing(self.config.closing_iterations)
+        if self.stage == "closing":
+            return schedule.episodes_until_closing(self.iteration)
         if self.stage == "fill":
             filled = schedule.episodes_until(self.component, 0) - schedule.batch_sizes["fill"]
             return filled if self.context_buffer.filled.any() else 0
@@ -138,7 +156,7 @@ class SVSL:
 
     def mixture(self) -> Mixture | None:
         """Returns the finished components; their weights are uniform until the last update."""
-        if self.stage in ("weights", "done"):
+        if self.stage in ("closing", "weights", "done"):
             return self._mixture
         trained = len(self._current) - (len(self._current) > self.base)
         return self._current.select(np.arange(trained)) if trained else None
@@ -152,6 +170,8 @@ class SVSL:
         state: Arrays = {"rng": rng_to_array(self.rng), "counters": np.array(counters, dtype=np.int64)}
         state |= add_prefix("mixture.", self._current.to_arrays())
         state |= add_prefix("context_buffer.", self.context_buffer.state())
+        if self.stage == "closing":
+            state["unused"] = self._unused
         return state | add_prefix("expert_buffer.", self.expert_buffer.state())
 
     def restore(self, state: Arrays) -> None:
@@ -163,7 +183,9 @@ class SVSL:
         self._mixture = Mixture.from_arrays(strip_prefix("mixture.", state))
         self.context_buffer.restore(strip_prefix("context_buffer.", state))
         self.expert_buffer.restore(strip_prefix("expert_buffer.", state))
-        self._asked = None
+        self._asked, self._behaviour_models = None, {}
+        if self.stage == "closing":
+            self._unused = np.array(state["unused"], dtype=np.intp)
 
     # ---- adding and removing components -------------------------------------------------------------------------
 
@@ -201,8 +223,14 @@ class SVSL:
         if self.component < self.config.components:
             self.component += 1
             self._add_component()
+        elif self.config.closing_iterations:
+            self.stage, self.iteration = "closing", 0
+            self._unused = np.zeros(len(self._current), dtype=np.intp)
         else:
-            self.stage = "weights" if self.config.weight_iterations else "done"
+            self._start_weights()
+
+    def _start_weights(self) -> None:
+        self.stage = "weights" if self.config.weight_iterations else "done"
 
     def _newest_is_stuck(self) -> bool:
         """Returns whether the newest component ended in a local optimum (line 13 of Algorithm 1)."""
@@ -215,7 +243,7 @@ class SVSL:
         return bool(means[-1] < others - (self.config.delete_factor - 1) * abs(others))
 
     def _keep(self, index: IntArray) -> None:
-        self._mixture = self._current.select(index)
+        self._mixture, self._behaviour_models = self._current.select(index), {}
         self.context_buffer.select(index)
         self.expert_buffer.select(index)
 
@@ -246,43 +274,91 @@ class SVSL:
         blocks = [np.concatenate(part) for part in drawn]
         return np.repeat(index, [len(block) for block in blocks]), np.concatenate(blocks)
 
-    def _store(self, owners: IntArray, episodes: Episodes, returns: Array, part: slice) -> None:
+    def _store(
+        self, owners: IntArray, episodes: Episodes, returns: Array, behaviours: Array | None, part: slice
+    ) -> None:
         """Stores a part of the episodes in the buffers; `owners` are those of the part."""
         contexts, parameters, returns = episodes.contexts[part], episodes.parameters[part], returns[part]
-        self.context_buffer.append(owners, contexts, parameters, returns)
+        behaviours = None if behaviours is None else behaviours[part]
+        self.context_buffer.append(owners, contexts, parameters, returns, behaviours)
         if self.config.reject_outside:
             inside = self.space.inside(contexts)
             owners, contexts = owners[inside], contexts[inside]
             parameters, returns = parameters[inside], returns[inside]
-        self.expert_buffer.append(owners, contexts, parameters, returns)
+            behaviours = None if behaviours is None else behaviours[inside]
+        self._store_for_experts(owners, contexts, parameters, returns, behaviours)
+
+    def _store_for_experts(
+        self, owners: IntArray, contexts: Array, parameters: Array, returns: Array, behaviours: Array | None
+    ) -> None:
+        self.expert_buffer.append(owners, contexts, parameters, returns, behaviours)
+        for component in np.unique(owners):
+            self._behaviour_models.pop(int(component), None)
+
+    # ---- the closing stage --------------------------------------------------------------------------------------
+
+    def _ask_closing(self) -> Episodes:
+        """Draws uniform contexts, and the component of each by the gating."""
+        contexts = uniform_contexts(self.space, self.config.closing_batch * len(self._current), self.rng)
+        owners = self._current.sample_components(contexts, self.rng)
+        order = np.argsort(owners, kind="stable")
+        order = order[owners[order] >= self.frozen]
+        owners, contexts = owners[order], contexts[order]
+        return self._propose(owners, contexts, self._current.sample_parameters(contexts, owners, self.rng), len(owners))
+
+    def _tell_closing(self, owners: IntArray, episodes: Episodes, returns: Array, behaviours: Array | None) -> None:
+        """Makes a step of the experts that have a whole batch of new episodes; a rarely chosen one has to wait."""
+        self._store_for_experts(owners, episodes.contexts, episodes.parameters, returns, behaviours)
+        self._unused += np.bincount(owners, minlength=len(self._current))
+        ready = np.flatnonzero(self._unused >= self.config.closing_batch)
+        self._unused[ready] = 0
+        self._update_experts(ready, replace(self.config, kl_expert=self.config.kl_closing))
+        self.iteration += 1
+        last = self.iteration == self.config.closing_iterations
+        self.milestone += last or self.iteration % -(-self.config.closing_iterations // _CLOSING_TESTS) == 0
+        if last:
+            self._start_weights()
 
     # ---- the updates --------------------------------------------------------------------------------------------
 
     def _update_contexts(self, index: IntArray) -> None:
         """Makes a step of `pi(c|o)` for each component of `index`, all from the mixture before the update."""
-        contexts = self._stepped(self._current.contexts, context_step, self.context_buffer, index)
+        contexts = self._stepped(self._current.contexts, context_step, self.context_buffer, index, self.config)
         self._mixture = replace(self._current, contexts=contexts)
 
-    def _update_experts(self, index: IntArray) -> None:
+    def _update_experts(self, index: IntArray, config: SVSLConfig | None = None) -> None:
         """Makes a step of `pi(theta|c,o)` for each component of `index`."""
-        experts = self._stepped(self._current.experts, expert_step, self.expert_buffer, index)
+        experts = self._stepped(self._current.experts, expert_step, self.expert_buffer, index, config or self.config)
         self._mixture = replace(self._current, experts=experts)
 
-    def _stepped(self, stack: LinearGaussian, step: Step, buffer: ReplayBuffer, index: IntArray) -> LinearGaussian:
+    def _stepped(
+        self, stack: LinearGaussian, step: Step, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig
+    ) -> LinearGaussian:
         """Steps the components whose buffers are full, in blocks whose arrays fit in the cache."""
         ready = index[buffer.full(index)]
         self.failed_steps += len(index) - len(ready)
         for start in range(0, len(ready), _BLOCK):
             block = ready[start : start + _BLOCK]
-            new, failed = step(self._current, buffer, block, self.config)
+            new, failed = step(self._current, buffer, block, config, self._likelihood)
             stack = stack.replace(block, new)
             self.failed_steps += failed
         return stack
 
-    def _update_weights(self, owners: IntArray, episodes: Episodes, returns: Array) -> None:
+    def _likelihood(self, contexts: Array, parameters: Array, behaviours: Array | None) -> Array:
+        """Returns the log likelihood `(n, K)` that tells components apart, of behaviours where there are any."""
+        if behaviours is None:
+            return self._current.experts.log_prob(contexts, parameters)
+        models = self._behaviour_models
+        for component in range(len(self._current)):
+            if component not in models:
+                models[component] = fit_behaviour(self.expert_buffer, component)
+        return log_likelihoods([models[component] for component in range(len(models))], contexts, behaviours)
+
+    def _update_weights(self, owners: IntArray, episodes: Episodes, returns: Array, behaviours: Array | None) -> None:
         """Learns `pi(o)` from new episodes of all components and removes the light ones."""
         config = self.config
-        rewards = WeightRewards(config, self._current, owners, episodes, returns)
+        log_likelihood = self._likelihood(episodes.contexts, episodes.parameters, behaviours)
+        rewards = WeightRewards(config, self._current, owners, episodes, returns, log_likelihood)
         log_weights = self._current.log_weights
         for _ in range(config.weight_iterations):
             log_weights = categorical_step(log_weights, rewards(log_weights), config.beta_weight, config.kl_weight)

@@ -1,7 +1,7 @@
 """Settings of the SVSL learner, and the schedule that follows from them."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from svsl.learners.base import LearnerConfig, SearchSpace, require, shrunk
 from svsl.learners.surrogates import feature_count
@@ -23,6 +23,12 @@ class SVSLConfig(LearnerConfig):
     """Entropy bonus of the experts: higher gives more varied, less precise skills."""
     beta: float = 1.0
     """Entropy bonus of the context distributions: higher spreads each component over more contexts."""
+    gamma: float | None = None
+    """Price of being distinct, from 0 to beta: higher keeps different skills in the same context, where a lower one
+    makes components avoid each other's contexts. Default alpha, as in the paper."""
+    distinguish_by: Literal["parameters", "behaviour"] = "parameters"
+    """What makes skills distinct: their parameters, as in the paper, or what they do, if the task describes behaviours
+    (`info["path"]`)."""
     beta_weight: float = 1.0
     """Entropy bonus of the component weights: higher keeps more components at the end (beta_w)."""
     auxiliary: bool = True
@@ -37,6 +43,13 @@ class SVSLConfig(LearnerConfig):
     """Weight updates at the end; 0 leaves the weights uniform."""
     min_weight: float = 1e-6
     """Components whose final weight is below this are removed."""
+    closing_iterations: int = 0
+    """Iterations of a closing stage before the weights are learned: experts are trained on uniform contexts, each on
+    those that the gating gives it, so that they fit where they are used."""
+    closing_batch: int = 40
+    """New episodes per component and iteration of the closing stage, on average."""
+    kl_closing: float = 0.02
+    """KL bound of an expert's step in the closing stage."""
     context_batch: int | None = None
     """New episodes per context step; default 0.6 times 1.5 times the features of a quadratic in the context."""
     expert_batch: int | None = None
@@ -65,11 +78,18 @@ class SVSLConfig(LearnerConfig):
 
     def __post_init__(self) -> None:
         self.require_at_least(1, "components", "iterations", "finetune_every", "warm_start_iterations", "delete_factor")
-        self.require_at_least(1, "context_batch", "expert_batch", "buffer")
+        self.require_at_least(1, "context_batch", "expert_batch", "buffer", "closing_batch")
         self.require_at_least(0, "alpha", "beta", "beta_weight", "weight_iterations", "from_scratch")
-        for name in ("kl_expert", "kl_context", "kl_weight"):
+        self.require_at_least(0, "gamma", "closing_iterations")
+        require(self.gamma is None or self.gamma <= self.beta, "gamma", f"at most beta ({self.beta:g})", self.gamma)
+        for name in ("kl_expert", "kl_context", "kl_weight", "kl_closing"):
             require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
         require(0 <= self.min_weight < 1, "min_weight", "at least 0 and below 1", self.min_weight)
+
+    @property
+    def distinction_price(self) -> float:
+        """The price of being distinct: `gamma`, by default `alpha`."""
+        return self.alpha if self.gamma is None else self.gamma
 
     @property
     def learns_weights(self) -> bool:
@@ -136,6 +156,7 @@ class Schedule:
             "context": config.context_batch,
             "expert": config.expert_batch,
             "weights": config.buffer if config.weight_iterations else 0,
+            "closing": config.closing_batch,
         }
 
     def warm_starts(self, component: int) -> bool:
@@ -158,8 +179,14 @@ class Schedule:
             total += sizes["fill"] + (iterations + others) * (sizes["context"] + sizes["expert"])
         return total
 
+    def episodes_until_closing(self, iteration: int) -> int:
+        """Returns the episodes asked for until this iteration of the closing stage is done."""
+        last = self.config.components
+        closing = iteration * self.batch_sizes["closing"] * (self.base + last)
+        return self.episodes_until(last, self.iterations(last)) + closing
+
     @property
     def total(self) -> int:
         """Episodes of the whole run, including those for the weights."""
-        last = self.config.components
-        return self.episodes_until(last, self.iterations(last)) + (self.base + last) * self.batch_sizes["weights"]
+        weights = (self.base + self.config.components) * self.batch_sizes["weights"]
+        return self.episodes_until_closing(self.config.closing_iterations) + weights

@@ -23,7 +23,9 @@ _WARM_START_STD = 0.1  # search width of a warm-started expert, relative to the 
 
 Start = tuple[LinearGaussian, LinearGaussian]  # context distribution and expert, one component each
 Stepped = tuple[LinearGaussian, int]  # the new distributions, and how many of them could not be updated
-Step = Callable[[Mixture, ReplayBuffer, IntArray, SVSLConfig], Stepped]
+# contexts, parameters and behaviours `(n, ...)` to the log likelihood of each row under every component, `(n, K)`
+Likelihood = Callable[[Array, Array, Array | None], Array]
+Step = Callable[[Mixture, ReplayBuffer, IntArray, SVSLConfig, Likelihood], Stepped]
 
 
 def start_at_random(config: SVSLConfig, space: SearchSpace, rng: np.random.Generator) -> Start:
@@ -56,50 +58,46 @@ def start_at_episode(mixture: Mixture, buffer: ReplayBuffer, space: SearchSpace,
     return contexts, LinearGaussian.build(old.experts.gain, bias[None], np.linalg.cholesky(cov))
 
 
-def context_step(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig) -> Stepped:
-    """Updates `pi(c|o)` of the components `index`, whose buffers are full."""
-    old, contexts = mixture.contexts.select(index), buffer.contexts[index]
-    model = fit_quadratic(old, contexts[:, :, :0], contexts, _context_targets(mixture, buffer, index, config))
+def context_step(
+    mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig, likelihood: Likelihood
+) -> Stepped:
+    """Updates `pi(c|o)` of the components `index`, whose buffers are full.
+
+    The targets are `R + gamma log pi(o|c,theta) + (beta - gamma) log pi(o|c)`. The constant `alpha H[expert]` of the
+    paper's target is left out: it does not change the step.
+    """
+    old, contexts, targets = mixture.contexts.select(index), buffer.contexts[index], buffer.returns[index]
+    if config.auxiliary:
+        gamma = config.distinction_price
+        context_joint, joint = _log_joints(mixture, buffer, index, likelihood)
+        targets += gamma * _own_share(index, joint)
+        targets += (config.beta - gamma) * _own_share(index, context_joint)
+    model = fit_quadratic(old, contexts[:, :, :0], contexts, targets)
     new, info = gaussian_step(old, model, config.beta, config.kl_context)
     return clip_std(new, np.array(config.context_scale), *_CONTEXT_STD_LIMITS), int((~info.ok).sum())
 
 
-def expert_step(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig) -> Stepped:
-    """Updates `pi(theta|c,o)` of the components `index`, whose buffers are full."""
-    old, targets = mixture.experts.select(index), _expert_targets(mixture, buffer, index, config)
+def expert_step(
+    mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig, likelihood: Likelihood
+) -> Stepped:
+    """Updates `pi(theta|c,o)` of the components `index`, whose buffers are full, on `R + gamma log pi(o|c,theta)`."""
+    old, targets = mixture.experts.select(index), buffer.returns[index]
+    if config.auxiliary:
+        targets += config.distinction_price * _own_share(index, _log_joints(mixture, buffer, index, likelihood)[1])
     model = fit_quadratic(old, buffer.contexts[index], buffer.parameters[index], targets)
     new, info = gaussian_step(old, model, config.alpha, config.kl_expert)
     return new, int((~info.ok).sum())
 
 
-def _context_targets(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig) -> Array:
-    """Returns `R + alpha log pi(o|c,theta) + (beta - alpha) log pi(o|c)`, `(len(index), n)`.
-
-    The constant `alpha H[expert]` of the paper's target is left out: it does not change the step.
-    """
-    targets = buffer.returns[index]
-    if config.auxiliary:
-        context_joint, joint = _log_joints(mixture, buffer, index)
-        targets += config.alpha * _own_share(index, joint)
-        targets += (config.beta - config.alpha) * _own_share(index, context_joint)
-    return targets
-
-
-def _expert_targets(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig) -> Array:
-    """Returns `R + alpha log pi(o|c,theta)`, `(len(index), n)`."""
-    targets = buffer.returns[index]
-    if config.auxiliary:
-        targets += config.alpha * _own_share(index, _log_joints(mixture, buffer, index)[1])
-    return targets
-
-
-def _log_joints(mixture: Mixture, buffer: ReplayBuffer, index: IntArray) -> tuple[Array, Array]:
+def _log_joints(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, likelihood: Likelihood) -> tuple[Array, Array]:
     """Returns `log pi(o) pi(c|o)` and `log pi(o) pi(c|o) pi(theta|c,o)` of the episodes of `index`, `(rows, K)`."""
-    contexts, parameters = buffer.contexts[index], buffer.parameters[index]
-    contexts = contexts.reshape(-1, contexts.shape[2])
+
+    def rows(values: Array) -> Array:
+        return values[index].reshape(-1, values.shape[2])
+
+    contexts, behaviours = rows(buffer.contexts), None if buffer.behaviours is None else rows(buffer.behaviours)
     context_joint = mixture.log_context_joint(contexts)
-    expert = mixture.experts.log_prob(contexts, parameters.reshape(-1, parameters.shape[2]))
-    return context_joint, expert + context_joint
+    return context_joint, likelihood(contexts, rows(buffer.parameters), behaviours) + context_joint
 
 
 def _own_share(index: IntArray, log_joint: Array) -> Array:

@@ -15,7 +15,7 @@ class WeightRewards:
     """`r(o)` of the weight update as a function of the current weights (the paper's objective L_p).
 
     `r(o)` is the mean over component o's episodes of
-    `R + alpha log pi(o|c,theta) + alpha H[pi(theta|c,o)] + (beta - alpha) log pi(o|c) - V(c)`, plus
+    `R + gamma log pi(o|c,theta) + alpha H[pi(theta|c,o)] + (beta - gamma) log pi(o|c) - V(c)`, plus
     `beta H[pi(c|o)]`. `V(c)` is the Nadaraya-Watson estimate of the return over all episodes, each weighted by
     `pi(o|c) / pi^(o|c)` with `pi^` the gating the episodes were drawn under: a component that is alone where returns
     are naturally low is not penalised for it.
@@ -26,14 +26,22 @@ class WeightRewards:
         owners: `(n,)`, the component that drew each episode.
         episodes: The episodes.
         returns: `(n,)`.
+        log_likelihood: `(n, K)`, of each episode under every component: `log pi(theta|c,o)`, or what tells behaviours
+            apart.
     """
 
     def __init__(
-        self, config: SVSLConfig, mixture: Mixture, owners: IntArray, episodes: Episodes, returns: Array
+        self,
+        config: SVSLConfig,
+        mixture: Mixture,
+        owners: IntArray,
+        episodes: Episodes,
+        returns: Array,
+        log_likelihood: Array,
     ) -> None:
         contexts = episodes.contexts
         log_contexts = mixture.contexts.log_prob(contexts[:, :0], contexts)
-        log_both = log_contexts + mixture.experts.log_prob(contexts, episodes.parameters)
+        log_both = log_contexts + log_likelihood
         self.config, self.owners, self.returns = config, owners, returns
         self.counts = np.bincount(owners, minlength=len(mixture))
         self.entropies = config.alpha * mixture.experts.entropy + config.beta * mixture.contexts.entropy
@@ -56,8 +64,8 @@ class WeightRewards:
         log_gating = self._gating(log_weights)
         targets = self.returns.copy()
         if self.config.auxiliary:
-            alpha, beta = self.config.alpha, self.config.beta
-            targets += alpha * self._responsibility(log_weights) + (beta - alpha) * log_gating
+            gamma, beta = self.config.distinction_price, self.config.beta
+            targets += gamma * self._responsibility(log_weights) + (beta - gamma) * log_gating
         importance = np.exp(log_gating - self._drawn_log_gating)
         top, bottom = (self._kernel @ np.stack([importance * self.returns, importance], axis=1)).T
         value = top / (bottom + 1e-300)

@@ -138,20 +138,29 @@ def context_names(task: Task) -> tuple[str, ...]:
     return tuple(names) if names else tuple(f"context {dim}" for dim in range(len(task.context_low)))
 
 
-def uniform_contexts(task: Task, count: int, rng: np.random.Generator) -> Array:
-    """Draws contexts uniformly from the valid part of the task's box."""
-    low, high = np.asarray(task.context_low, dtype=np.float64), np.asarray(task.context_high, dtype=np.float64)
+class ContextBox(Protocol):
+    """Part of a task: the corners of its context box."""
+
+    @property
+    def context_low(self) -> Array: ...  # noqa: D102
+    @property
+    def context_high(self) -> Array: ...  # noqa: D102
+
+
+def uniform_contexts(box: ContextBox, count: int, rng: np.random.Generator) -> Array:
+    """Draws contexts uniformly from the valid part of a box."""
+    low, high = np.asarray(box.context_low, dtype=np.float64), np.asarray(box.context_high, dtype=np.float64)
     contexts = rng.uniform(low, high, (count, len(low)))
     for _ in range(_REDRAWS):
-        if (valid := valid_contexts(task, contexts)).all():
+        if (valid := valid_contexts(box, contexts)).all():
             return contexts
         contexts[~valid] = rng.uniform(low, high, (int((~valid).sum()), len(low)))
     raise SvslError("valid_contexts: hardly any context of the box is valid; give the task a smaller box")
 
 
-def valid_contexts(task: Task, contexts: Array) -> BoolArray:
+def valid_contexts(box: ContextBox, contexts: Array) -> BoolArray:
     """Returns which contexts `(n, dc)` of the box are valid, `(n,)`: all by default, see `Task`."""
-    valid = getattr(task, "valid_contexts", None)
+    valid = getattr(box, "valid_contexts", None)
     return np.ones(len(contexts), dtype=bool) if valid is None else np.asarray(valid(contexts), dtype=bool)
 
 
