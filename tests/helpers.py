@@ -108,9 +108,11 @@ def space_of(task: Task) -> SearchSpace:
 
 
 def advance(learner: Learner, task: Task) -> int:
-    """Runs one batch of episodes; returns their number."""
+    """Runs one batch of episodes; returns how many."""
     episodes = learner.ask()
-    learner.tell(task.evaluate(episodes.contexts, episodes.parameters, stream(9)).returns)
+    outcome = task.evaluate(episodes.contexts, episodes.parameters, stream(9))
+    behaviours = outcome.info.get("path") if episodes.described else None
+    learner.tell(outcome.returns, None if behaviours is None else np.asarray(behaviours, dtype=np.float64))
     return len(episodes.contexts)
 
 

@@ -143,3 +143,20 @@ def fails() -> Unimodal:
     """A task that cannot be created; the error is not raised in this file."""
     np.linalg.inv(np.zeros((2, 2)))
     return Unimodal()
+
+
+class Twins:
+    """Two equally good ways in every context: theta = 1 + c/2 or theta = -1 - c/2, described by what they reach."""
+
+    context_low = np.array([-1.0])
+    context_high = np.array([1.0])
+    parameter_dim = 1
+    initial_mean = np.array([0.2])
+    initial_cov = np.array([[1.0]])
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        way = np.sign(parameters[:, 0])
+        error = parameters[:, 0] - way * (1 + contexts[:, 0] / 2)
+        outside = np.abs(contexts[:, 0]) > 1
+        info = {"mode": np.where(way > 0, "up", "down"), "path": 2 * parameters}
+        return Outcome(-8 * error**2 - 10.0 * outside, (np.abs(error) < 0.2) & ~outside, info)

@@ -1,0 +1,176 @@
+"""The price of being distinct, by parameters or by behaviour, and the closing stage."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from helpers import advance, assert_continues_bit_for_bit, random_mixture, space_of, trained
+from svsl import Outcome, SvslError, Task
+from svsl.evaluation.metrics import is_active, repertoire
+from svsl.learners.behaviours import BehaviourModel, fit_behaviour, log_likelihoods
+from svsl.learners.buffer import ReplayBuffer
+from svsl.learners.episodic import EpisodicTraining
+from svsl.learners.svsl import SVSL
+from svsl.learners.svsl_config import SVSLConfig
+from svsl.model.gaussians import Array
+from svsl.model.library import SkillLibrary
+from svsl.model.mixture import Mixture
+from svsl.model.random import stream
+from toys import Bimodal, Twins, Unimodal
+
+BRIEF = SVSLConfig(components=3, iterations=15, finetune_every=5, alpha=0.01, beta=1.0)
+
+
+def learner(config: SVSLConfig, task: Task, seed: int = 0) -> SVSL:
+    return SVSL(config, space_of(task), stream(seed))
+
+
+def result(config: SVSLConfig, task: Task, seed: int = 0) -> Mixture:
+    mixture = trained(learner(config, task, seed), task).mixture()
+    assert mixture is not None
+    return mixture
+
+
+def two_kinds(mixture: Mixture, task: Task) -> float:
+    """Share of contexts in which active components succeed in both ways."""
+    library = SkillLibrary(mixture, np.asarray(task.context_low), np.asarray(task.context_high))
+    found = repertoire(library, task, np.linspace(-0.98, 0.98, 50)[:, None], stream(0))
+    assert found.modes is not None
+    solved = is_active(found.gating) & found.success
+    return float(np.mean([len(set(row[active])) > 1 for row, active in zip(found.modes, solved, strict=True)]))
+
+
+@pytest.mark.parametrize("task", [Bimodal(), Unimodal()])
+def test_a_gamma_of_alpha_is_the_paper(task: Task) -> None:
+    paper, three_prices = result(BRIEF, task), result(replace(BRIEF, gamma=BRIEF.alpha), task)
+    for name, array in paper.to_arrays().items():
+        assert_array_equal(array, three_prices.to_arrays()[name], err_msg=name)
+
+
+@pytest.mark.parametrize("gamma", [-0.1, 1.1, np.nan])
+def test_gamma_is_between_zero_and_beta(gamma: float) -> None:
+    with pytest.raises(SvslError, match=r"setting gamma: expected at (least 0|most beta \(1\)), got"):
+        replace(BRIEF, gamma=gamma)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_gamma_near_beta_keeps_both_ways_where_alpha_divides_the_contexts(seed: int) -> None:
+    task, config = Twins(), replace(BRIEF, components=4, iterations=120, finetune_every=50, weight_iterations=0)
+    assert two_kinds(result(config, task, seed), task) < 0.8
+    versatile = replace(config, gamma=0.9, distinguish_by="behaviour")
+    assert two_kinds(result(versatile, task, seed), task) == 1.0
+
+
+def test_behaviours_are_fitted_by_least_squares() -> None:
+    rng, buffer = stream(1), ReplayBuffer(40, 2, 3, components=1)
+    contexts, behaviours = rng.standard_normal((30, 2)), rng.standard_normal((30, 5))
+    behaviours[[3, 17]] = np.nan  # episodes that were not simulated
+    buffer.append(np.zeros(30, dtype=np.intp), contexts, np.zeros((30, 3)), np.zeros(30), behaviours)
+    model, good = fit_behaviour(buffer, 0), np.isfinite(behaviours).all(axis=1)
+    inputs = np.column_stack([contexts, np.ones(30)])[good]
+    expected = np.linalg.lstsq(inputs, behaviours[good], rcond=None)[0].T
+    assert_allclose(model.weights, expected, atol=1e-7)
+    assert_allclose(model.variance, np.mean((behaviours[good] - inputs @ expected.T) ** 2) + 1 / 8)
+
+
+def test_a_component_without_described_episodes_predicts_nothing() -> None:
+    buffer = ReplayBuffer(8, 1, 1, components=2)
+    buffer.append(np.zeros(8, dtype=np.intp), np.ones((8, 1)), np.ones((8, 1)), np.ones(8), np.full((8, 4), np.nan))
+    assert fit_behaviour(buffer, 0).variance == fit_behaviour(buffer, 1).variance == 1e3
+    assert_array_equal(fit_behaviour(buffer, 0).weights, np.zeros((4, 2)))
+
+
+def test_the_likelihood_of_behaviours_is_that_of_the_plain_formula() -> None:
+    rng = stream(2)
+    models = [BehaviourModel(rng.standard_normal((6, 3)), v) for v in (0.2, 1.0, 7.0)]
+    contexts, behaviours = rng.standard_normal((9, 2)), 3 * rng.standard_normal((9, 6))
+    behaviours[4, 2] = np.nan
+    got = log_likelihoods(models, contexts, behaviours)
+    for row in range(9):
+        for column, model in enumerate(models):
+            distance = np.mean((behaviours[row] - model.weights @ [*contexts[row], 1.0]) ** 2)
+            expected = 0.0 if row == 4 else -0.5 * distance / model.variance - 0.5 * np.log(model.variance)
+            assert_allclose(got[row, column], expected, rtol=1e-9)
+
+
+def test_without_descriptions_skills_are_told_apart_by_parameters() -> None:
+    plain, described = (EpisodicTraining(learner(c, Unimodal()), Unimodal(), 0) for c in (BRIEF, _by_behaviour(BRIEF)))
+    for training in (plain, described):
+        while not training.done:
+            training.advance()
+    for name, array in plain.learner.state().items():
+        assert_array_equal(array, described.learner.state()[name], err_msg=name)
+
+
+def _by_behaviour(config: SVSLConfig) -> SVSLConfig:
+    return replace(config, distinguish_by="behaviour")
+
+
+class Parabola:
+    """One best way, theta = c^2: linear experts have to be fitted where they are used."""
+
+    context_low, context_high = np.array([-1.0]), np.array([1.0])
+    parameter_dim, initial_mean, initial_cov = 1, np.array([0.5]), np.array([[0.2]])
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        error = parameters[:, 0] - contexts[:, 0] ** 2
+        outside = np.abs(contexts[:, 0]) > 1
+        return Outcome(-20 * error**2 - 10.0 * outside, (np.abs(error) < 0.1) & ~outside)
+
+
+def test_the_closing_stage_fits_experts_to_the_contexts_they_are_used_in() -> None:
+    task, config = Parabola(), replace(BRIEF, iterations=30, weight_iterations=0)
+    contexts = np.linspace(-1, 1, 101)[:, None]
+
+    def expected_return(mixture: Mixture) -> float:
+        gating = np.exp(mixture.log_gating(contexts))
+        means = np.stack([mixture.component_means(contexts, np.full(101, k)) for k in range(len(mixture))], axis=1)
+        return float((gating * -20 * (means[:, :, 0] - contexts**2) ** 2).sum(axis=1).mean())
+
+    for seed in range(3):
+        before, after = (result(replace(config, closing_iterations=n), task, seed) for n in (0, 40))
+        assert_array_equal(before.contexts.bias, after.contexts.bias)  # only experts are trained
+        assert expected_return(after) > 0.9 * expected_return(before)
+
+
+CLOSING = replace(BRIEF, closing_iterations=6, closing_batch=15)
+
+
+@pytest.mark.parametrize("config", [CLOSING, replace(_by_behaviour(CLOSING), gamma=0.5)])
+def test_training_continues_bit_for_bit_in_every_stage(config: SVSLConfig) -> None:
+    assert_continues_bit_for_bit(lambda seed: learner(config, Twins(), seed), Twins())
+
+
+def test_the_closing_stage_is_planned_and_shown() -> None:
+    task, made, episodes = Unimodal(), learner(CLOSING, Unimodal()), 0
+    shares, stages = [made.progress.work], set()
+    while not made.done:
+        episodes += advance(made, task)
+        stages.add(made.stage)
+        shares.append(made.progress.work)
+        if made.stage == "closing":
+            assert made.progress.iterations == 6
+    assert "closing" in stages
+    assert episodes == CLOSING.planned_episodes(space_of(task))
+    assert shares == sorted(shares)
+    assert shares[0] == 0.0
+    assert shares[-1] == 1.0
+
+
+def test_frozen_components_stay_as_they_are_in_the_closing_stage() -> None:
+    base = random_mixture(stream(5), 2, 2, 3)
+    config = replace(CLOSING, components=1)
+    extended = trained(SVSL(config, space_of(Unimodal()), stream(6), base, freeze=True), Unimodal()).mixture()
+    assert extended is not None
+    assert_array_equal(extended.experts.bias[:2], base.experts.bias)
+    assert_array_equal(extended.experts.chol[:2], base.experts.chol)
+
+
+def test_contexts_of_the_closing_stage_are_valid() -> None:
+    space = replace(space_of(Unimodal()), valid_contexts=lambda contexts: contexts[:, 0] > 0)
+    made = SVSL(CLOSING, space, stream(0))
+    while made.stage != "closing":
+        advance(made, Unimodal())
+    assert (made.ask().contexts[:, 0] > 0).all()
