@@ -14,7 +14,7 @@ from svsl.learners.buffer import ReplayBuffer
 from svsl.learners.episodic import EpisodicTraining
 from svsl.learners.svsl import SVSL
 from svsl.learners.svsl_config import SVSLConfig
-from svsl.model.gaussians import Array
+from svsl.model.gaussians import Array, LinearGaussian
 from svsl.model.library import SkillLibrary
 from svsl.model.mixture import Mixture
 from svsl.model.random import stream
@@ -160,7 +160,8 @@ def test_the_closing_stage_is_planned_and_shown() -> None:
 
 
 def test_frozen_components_stay_as_they_are_in_the_closing_stage() -> None:
-    base = random_mixture(stream(5), 2, 2, 3)
+    everywhere = LinearGaussian.unconditional(np.tile([0.0, 1.5], (2, 1)), np.tile(np.eye(2), (2, 1, 1)))
+    base = replace(random_mixture(stream(5), 2, 2, 3), contexts=everywhere)  # the gating chooses it often
     config = replace(CLOSING, components=1)
     extended = trained(SVSL(config, space_of(Unimodal()), stream(6), base, freeze=True), Unimodal()).mixture()
     assert extended is not None
