@@ -105,7 +105,7 @@ def test_training_makes_progress_to_its_end(name: str) -> None:
     assert (work[0], episodes[0], work[-1]) == (0, 0, 1)
     assert (np.diff(work) >= 0).all()
     assert (np.diff(episodes) > 0).all()
-    assert set(np.diff(milestones)) == {0, 1}
+    assert set(np.diff(milestones)) <= {0, 1}
     assert milestones[-1] > milestones[-2], "the end is tested"
     assert episodes[-1] == SMALL[name].planned_episodes(space_of(task_of(name)))
 
