@@ -19,16 +19,19 @@ class RandomSearchConfig(LearnerConfig):
 
     batch: int = 20
     """Candidates per iteration."""
-    iterations: int = 3
+    iterations: int = 30
     """Number of iterations."""
 
     def planned_episodes(self, space: SearchSpace) -> int:
+        """Returns the episodes a run asks for."""
         return self.batch * self.iterations
 
     def scaled(self, scale: float, power: float) -> Self:
+        """Returns the settings of a smaller run."""
         return self.with_budget(scale * self.batch * self.iterations)
 
     def with_budget(self, episodes: float) -> Self:
+        """Returns the settings of a run of about this many episodes."""
         return replace(self, iterations=max(1, round(episodes / self.batch)))
 
 
@@ -41,29 +44,35 @@ class RandomSearch:
         self._asked: Array = np.zeros((0, len(self.best)))
 
     def ask(self) -> Episodes:
+        """Draws candidates from the initial search distribution, and a uniform context for each."""
         low, high, batch = self.space.context_low, self.space.context_high, self.config.batch
         self._asked = self.rng.multivariate_normal(self.space.initial_mean, self.space.initial_cov, batch)
         return Episodes(self.rng.uniform(low, high, (batch, len(low))), self._asked)
 
     def tell(self, returns: Array, behaviours: Array | None = None) -> None:
+        """Keeps the best candidate."""
         if returns.max() > self.best_return:
             self.best_return, self.best = float(returns.max()), self._asked[returns.argmax()]
         self.iteration += 1
 
     @property
     def done(self) -> bool:
+        """Whether all iterations are done."""
         return self.iteration >= self.config.iterations
 
     @property
     def milestone(self) -> int:
+        """Every iteration is worth a test."""
         return self.iteration
 
     @property
     def progress(self) -> Progress:
+        """Progress of training."""
         total = self.config.iterations
         return Progress(1, 1, self.iteration, total, self.iteration / total, self.best_return, {})
 
     def mixture(self) -> Mixture | None:
+        """Returns one component that covers the whole box; None before the first iteration."""
         if not self.iteration:
             return None
         low, high = self.space.context_low, self.space.context_high
@@ -72,10 +81,12 @@ class RandomSearch:
         return Mixture(np.zeros(1), contexts, LinearGaussian.build(gain, self.best[None], chol))
 
     def state(self) -> Arrays:
+        """Returns everything `restore` needs."""
         numbers = np.array([self.iteration, self.best_return])
         return {"rng": rng_to_array(self.rng), "best": self.best, "numbers": numbers}
 
     def restore(self, state: Arrays) -> None:
+        """Continues from a `state`."""
         self.rng = rng_from_array(state["rng"].astype(np.uint64))
         self.best = np.asarray(state["best"], dtype=np.float64)
         self.iteration, self.best_return = int(state["numbers"][0]), float(state["numbers"][1])

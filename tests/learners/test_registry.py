@@ -50,7 +50,7 @@ def test_every_learner_is_tested_here() -> None:
 
 
 def test_an_unknown_learner_or_preset_is_rejected() -> None:
-    with pytest.raises(SvslError, match="unknown learner 'nobody'; known learners: svsl, hireps, ladips, ppo"):
+    with pytest.raises(SvslError, match=f"unknown learner 'nobody'; known learners: {', '.join(LEARNERS)}$"):
         find_preset("planar-reacher", "nobody")
     with pytest.raises(SvslError, match="unknown preset 'fast'; presets of svsl for beer-pong: paper, efficient"):
         find_preset("beer-pong", "svsl", "fast")
@@ -105,7 +105,7 @@ def test_training_makes_progress_to_its_end(name: str) -> None:
     assert (work[0], episodes[0], work[-1]) == (0, 0, 1)
     assert (np.diff(work) >= 0).all()
     assert (np.diff(episodes) > 0).all()
-    assert set(np.diff(milestones)) == {0, 1}
+    assert set(np.diff(milestones)) <= {0, 1}
     assert milestones[-1] > milestones[-2], "the end is tested"
     assert episodes[-1] == SMALL[name].planned_episodes(space_of(task_of(name)))
 

@@ -33,7 +33,8 @@ def test_the_whole_command_line_works_on_a_new_learner_and_a_new_task(capsys: py
     assert "Candidates per iteration." in capsys.readouterr().out
     run("check-task", "toy")
     for seed in ("0", "1"):
-        run("train", "toy", "--learner", "random-search", "--batch", "300", "--seed", seed, "--out", f"run{seed}")
+        flags = ("--batch", "300", "--iterations", "3", "--seed", seed, "--out", f"run{seed}")
+        run("train", "toy", "--learner", "random-search", *flags)
     capsys.readouterr()
     run("eval", "run0", "--json", "--contexts", "50")
     evaluation = json.loads(capsys.readouterr().out)

@@ -49,7 +49,7 @@ def test_only_a_run_folder_hides_a_shipped_library_of_the_same_name(capsys: pyte
     assert opened is not None
     assert opened.config.task == "toys:Bimodal"
     Path("empty").mkdir()
-    with pytest.raises(SvslError, match=r"empty is no.* run folder \(it has no config.json\)"):
+    with pytest.raises(SvslError, match=r"empty is not a run folder \(it has no config.json\)"):
         open_source("empty")
     with pytest.raises(SvslError, match=r"x is not a run folder, a library file or a shipped library \(beer-pong, "):
         open_source("x")

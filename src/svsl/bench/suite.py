@@ -97,7 +97,7 @@ def _full_run() -> Timing:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         subprocess.run([sys.executable, "-m", "svsl", "train", TASK, "--quiet", "--out", str(out)], check=True)
-        episodes = int(SkillLibrary.load(out / "library.safetensors").metadata["episodes"])
+        episodes = int(SkillLibrary.load(out).metadata["episodes"])
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     unit = 1e6 if sys.platform == "darwin" else 1e3  # bytes there, kilobytes elsewhere

@@ -28,6 +28,10 @@ SourceNames = Annotated[tuple[str, ...], tyro.conf.Positional, _several("RUN_OR_
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 _CONFIG = (tyro.conf.OmitArgPrefixes,)
+_PLAIN_WORDS = {
+    "invalid literal for int() with base 10:": "expected a whole number, got",
+    "could not convert string to float:": "expected a number, got",
+}
 
 
 def first_line(documented: object) -> str:
@@ -76,7 +80,7 @@ def require_range(low: float, high: float = math.inf, **settings: float | None) 
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
-    """Rejects an output file that exists, before any work is done; `overwrite` allows to replace a file."""
+    """Rejects an output file that exists, before any work is done; `overwrite` allows a file to be replaced."""
     if path.is_dir() or (path.exists() and not overwrite):
         raise SvslError(f"{path} already exists; choose another --out" + ("" if path.is_dir() else " or --overwrite"))
 
@@ -114,4 +118,7 @@ def _summary(box: str) -> str:
     suggestions = [group for group in others if group[0].startswith(("Perhaps you meant", "Arguments similar"))]
     close_matches = [line.split()[0] for group in suggestions for line in group if line.startswith("--")]
     hint = f" (did you mean {' or '.join(close_matches)}?)" if close_matches else ""
-    return re.sub(r"^Error parsing (\w+: )?", "", " ".join(message)).strip(" .") + hint
+    text = re.sub(r"^Error parsing (\w+: )?", "", " ".join(message)).strip(" .")
+    for python_words, plain_words in _PLAIN_WORDS.items():
+        text = text.replace(python_words, plain_words)
+    return text + hint

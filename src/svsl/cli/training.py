@@ -25,7 +25,7 @@ class TrainingOptions:
     checkpoint_s: float = 10.0
     """Seconds between checkpoints."""
     workers: int | None = None
-    """Threads or processes of a simulated task (default: all cores). The result does not depend on it."""
+    """Threads or processes of a simulated task, 0 for none besides this one (default: all cores). Changes no result."""
     backend: Literal["local", "ray"] = "local"
     """Where episodes run: on this machine, or spread over a Ray cluster."""
     ray_address: str | None = None

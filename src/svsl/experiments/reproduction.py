@@ -35,7 +35,7 @@ class Job:
     @property
     def log(self) -> Path:
         """File with the output of its worker."""
-        return self.run.folder / "log.txt"
+        return self.run.log_path
 
     def refresh(self) -> None:
         """Reads the progress its worker has written."""

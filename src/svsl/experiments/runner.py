@@ -50,7 +50,7 @@ def schedule(
             try:
                 handle = backend.start(reproduction.program(job, cores_each))
             except OSError as error:  # a full disk: the running jobs may still reach their end
-                job.settle("failed", f"cannot write to {job.run.folder} ({error.strerror})")
+                job.settle("failed", f"cannot write to {job.run.folder} ({error.strerror or error})")
                 continue
             running[handle], job.state = job, "running"
         for handle, ending in backend.wait():

@@ -3,7 +3,7 @@
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any, Self
 
 from svsl.errors import SvslError
@@ -107,11 +107,16 @@ class RunConfig:
     def from_json(cls, text: str) -> Self:
         """Reads the output of `to_json`, also of older versions."""
         data = json.loads(text)
+        required = ["format", "svsl", *(f.name for f in fields(cls) if f.default is MISSING)]
+        missing = [name for name in required if name not in data]
+        if missing:
+            raise SvslError(f"{missing[0]} is missing")
         kind = find_learner(data["learner"]).config
         settings = _new_names(kind, _tuples(data["settings"]))
         unknown = set(settings) - {f.name for f in fields(kind)}
         if data["format"] != FORMAT or unknown:
-            raise SvslError(f"written by svsl {data['svsl']}, which this svsl {__version__} cannot continue")
+            problem = f"unknown setting {min(unknown)}" if unknown else f"unknown format {data['format']}"
+            raise SvslError(f"{problem}; written by svsl {data['svsl']}, this is svsl {__version__}")
         own: dict[str, Any] = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         return cls(**own | {"settings": kind(**settings)})
 

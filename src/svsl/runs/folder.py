@@ -88,7 +88,7 @@ class Run:
             raise SvslError(f"{folder} is not a run folder (it has no {path.name}); svsl train creates one")
         try:
             return cls(folder, RunConfig.from_json(path.read_text()))
-        except (SvslError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, TypeError) as error:
             raise SvslError(f"{path}: not a readable configuration ({error})") from None
 
     @property

@@ -47,7 +47,7 @@ def open_source(where: str) -> Source:
     path = Path(where)
     if path.is_file():
         return Source(where, loaded=SkillLibrary.load(path))
-    if where in pretrained_names() and not (path / "config.json").exists():
+    if where in pretrained_names() and not Run.config_path(path).exists():
         return Source(where, loaded=load_pretrained(where))
     if not path.exists():
         shipped = ", ".join(pretrained_names())
@@ -62,7 +62,7 @@ def config_of(library: SkillLibrary, run: Run | None = None) -> RunConfig:
     if "config" in library.metadata:
         try:
             return RunConfig.from_json(library.metadata["config"])
-        except (SvslError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, TypeError) as error:
             raise SvslError(f"the configuration in the library's metadata cannot be read ({error})") from None
     name, options = _task_in_metadata(library)
     return RunConfig(name, options, "svsl", find_preset(name).settings, seed_of(library))

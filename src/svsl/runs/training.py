@@ -50,7 +50,7 @@ class Trainer:
         self, run: Run, checkpoint_s: float = 10.0, workers: int | None = None, task: Task | None = None
     ) -> None:
         if task is not None and run.config.step_based:
-            raise SvslError(f"{run.config.learner} acts step by step on this machine; leave out --backend")
+            raise SvslError(f"{run.config.learner} runs its own simulation on this machine; leave out --backend")
         self.run, self.checkpoint_s = run, checkpoint_s
         self.task = task or run.config.make_task(workers)
         self.training = run.make_training(self.task, workers)
@@ -140,8 +140,8 @@ class Trainer:
             raise SvslError(f"{error}; fix it, then svsl resume {folder} continues from the last checkpoint") from error
         except OSError as error:
             raise SvslError(
-                f"cannot write to {folder} ({error.strerror}); the last checkpoint is intact: free some space, "
-                f"then svsl resume {folder}"
+                f"cannot write to {folder} ({error.strerror or error}); the last checkpoint is intact: free some "
+                f"space, then svsl resume {folder}"
             ) from None
 
 
