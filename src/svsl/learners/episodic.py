@@ -92,10 +92,12 @@ class EpisodicTraining:
         rng = stream(self.seed, TEST_STREAM, self.milestone)
         with _task_errors():
             result = execute(mixture, self.task, contexts, rng)
-            # improbable components would change little and cost most of the episodes
-            own_rng = stream(self.seed, TEST_STREAM, self.milestone, 1)
-            behaviours = repertoire(mixture, self.task, result.contexts[:50], own_rng, min_gating=1e-4)
-        kinds = {"ways": ways(behaviours), "two_kinds": two_kinds(behaviours)}
+            kinds = {}
+            if "mode" in result.mean.info or hasattr(self.task, "describe"):  # else no episodes for nothing
+                own_rng = stream(self.seed, TEST_STREAM, self.milestone, 1)
+                # improbable components would change little and cost most of the episodes
+                behaviours = repertoire(mixture, self.task, result.contexts[:50], own_rng, min_gating=1e-4)
+                kinds = {"ways": ways(behaviours), "two_kinds": two_kinds(behaviours)}
         progress = self.progress
         return {
             "episodes": self.episodes,
