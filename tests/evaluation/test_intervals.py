@@ -10,7 +10,7 @@ from scipy import stats
 from svsl import Outcome
 from svsl.cli import main
 from svsl.evaluation.intervals import bootstrap_interval, summarise_contexts
-from svsl.evaluation.metrics import execute, mixture_entropy, repertoire, two_kinds, ways
+from svsl.evaluation.metrics import METRICS, execute, mixture_entropy, repertoire, two_kinds, ways
 from svsl.learners.episodic import EpisodicTraining
 from svsl.learners.registry import make_training
 from svsl.learners.svsl_config import SVSLConfig
@@ -105,7 +105,9 @@ def evaluated(capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, obje
     return result
 
 
-def test_eval_takes_a_seed_and_prints_intervals(capsys: pytest.CaptureFixture[str]) -> None:
+def test_eval_takes_a_seed_and_prints_intervals(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     train = [
         "train",
         "toys:Bimodal",
@@ -135,6 +137,11 @@ def test_eval_takes_a_seed_and_prints_intervals(capsys: pytest.CaptureFixture[st
     assert low < own["return_mean"] < high
     assert main(["eval", "run", *few]) == 0
     assert f"{own['return_mean']:.4g} [{low:.4g}, {high:.4g}]" in capsys.readouterr().out
+    monkeypatch.setitem(METRICS, "distance_to_origin", lambda trial: np.abs(trial.execution.contexts[:, 0]))
+    added = evaluated(capsys, *few)
+    assert added["distance_to_origin"] == pytest.approx(0.5, abs=0.15), "a new metric is one line"
+    assert {**added, "intervals": 0} == {**own, "intervals": 0, "distance_to_origin": added["distance_to_origin"]}
+    assert "distance_to_origin" in added["intervals"]  # type: ignore[operator]
     one = evaluated(capsys, "--contexts", "1")
     assert one["intervals"] == {}
     assert main(["eval", "run", "--contexts", "1"]) == 0
