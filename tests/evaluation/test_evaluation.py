@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from svsl import Outcome, SkillLibrary, Task
+from svsl.evaluation.intervals import summarise_trial
 from svsl.evaluation.metrics import (
     METRICS,
     Repertoire,
-    Trial,
-    behaviour_entropy,
     diagnostics,
     execute,
     is_active,
@@ -17,17 +16,15 @@ from svsl.evaluation.metrics import (
     run_trial,
     success_map,
     success_without_top,
+    two_kinds,
     vendi_score,
+    ways,
 )
 from svsl.model.gaussians import Array, LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import stream
 from svsl.tasks.base import finite_outcome, uniform_contexts
 from toys import Bimodal, SometimesNan, Unimodal
-
-
-def metrics_of(trial: Trial) -> dict[str, float | None]:
-    return {name: metric(trial) for name, metric in METRICS.items()}
 
 
 def library_of(task: Task, mixture: Mixture) -> SkillLibrary:
@@ -46,7 +43,7 @@ def bimodal_mixture(std: float, offsets: tuple[float, float] = (0.0, 0.0)) -> Mi
 def test_a_perfect_library() -> None:
     task = Bimodal()
     trial = run_trial(library_of(task, bimodal_mixture(0.01)), task, stream(0), contexts=1000)
-    result = metrics_of(trial)
+    result = summarise_trial(trial)[0]
     # the first way returns 0, the second -8 * 0.02, each half the time
     assert result["return_mean"] == pytest.approx(-0.08, abs=0.01)
     # sampling costs 8 times the variance in two dimensions
@@ -61,14 +58,14 @@ def test_a_perfect_library() -> None:
 def test_a_library_with_one_bad_component() -> None:
     task = Bimodal()
     mixture = bimodal_mixture(0.01, offsets=(0.0, -2.0))
-    result = metrics_of(run_trial(library_of(task, mixture), task, stream(0), contexts=2000))
+    result = summarise_trial(run_trial(library_of(task, mixture), task, stream(0), contexts=2000))[0]
     assert result["success_rate"] == pytest.approx(0.5, abs=0.04)
     light = Mixture(np.log(np.array([0.995, 0.005])), mixture.contexts, mixture.experts)
-    result = metrics_of(run_trial(library_of(task, light), task, stream(0), contexts=2000))
+    result = summarise_trial(run_trial(library_of(task, light), task, stream(0), contexts=2000))[0]
     assert result["coverage"] == 1
     assert result["active_components"] == 1
     swapped = Mixture(np.log(np.array([0.3, 0.7])), mixture.contexts, mixture.experts)
-    result = metrics_of(run_trial(library_of(task, swapped), task, stream(0), contexts=2000))
+    result = summarise_trial(run_trial(library_of(task, swapped), task, stream(0), contexts=2000))[0]
     assert result["coverage"] == 0
     assert result["success_rate"] == pytest.approx(0.3, abs=0.04)
 
@@ -131,16 +128,47 @@ def repertoire_of(gating: list[list[float]], success: list[list[int]], **more: o
     )
 
 
-def test_behaviour_entropy_counts_modes_of_successes_only() -> None:
-    modes = [["left", "right", "right"], ["left", "left", "right"]]
-    both = repertoire_of([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]], [[1, 1, 1], [1, 1, 1]], modes=modes)
-    assert behaviour_entropy(both) == pytest.approx(1)
-    # in the second context only one way succeeds; the first mixes 3 to 1
-    some = repertoire_of([[0.6, 0.2, 0.2], [0.25, 0.25, 0.5]], [[1, 1, 0], [1, 1, 0]], modes=modes)
-    mixed = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25)) / np.log(2)
-    assert behaviour_entropy(some) == pytest.approx(mixed / 2)
-    assert behaviour_entropy(repertoire_of([[0.5, 0.5, 0.0]], [[1, 0, 0]], modes=modes[:1])) == 0
-    assert behaviour_entropy(repertoire_of([[1.0]], [[1]])) is None
+def test_ways_is_the_effective_number_of_modes_among_successes() -> None:
+    modes = [["left", "right", "right"]]
+    assert ways(repertoire_of([[0.5, 0.25, 0.25]], [[1, 1, 1]], modes=modes)) == pytest.approx([2])
+    uneven = np.exp(-(0.9 * np.log(0.9) + 0.1 * np.log(0.1)))
+    assert ways(repertoire_of([[0.9, 0.1, 0.0]], [[1, 1, 1]], modes=modes)) == pytest.approx([uneven])
+    # the failure of the third leaves 0.6 to 0.2, three to one
+    mixed = np.exp(-(0.75 * np.log(0.75) + 0.25 * np.log(0.25)))
+    assert ways(repertoire_of([[0.6, 0.2, 0.2]], [[1, 1, 0]], modes=modes)) == pytest.approx([mixed])
+    assert ways(repertoire_of([[0.6, 0.2, 0.2]], [[0, 1, 1]], modes=modes)) == pytest.approx([1])
+    assert ways(repertoire_of([[0.6, 0.2, 0.2]], [[0, 0, 0]], modes=modes)) == pytest.approx([0])
+    numbers = repertoire_of([[0.5, 0.5], [0.5, 0.5]], [[1, 1], [1, 1]], modes=[[3, 3], [3, 7]])
+    assert ways(numbers) == pytest.approx([1, 2])
+    assert ways(repertoire_of([[1.0]], [[1]])) is None, "the task names no modes"
+
+
+def test_a_lucky_success_of_an_improbable_component_is_not_a_way() -> None:
+    gating, modes = [[0.5, 0.5, 1e-9]] * 2, [["left", "right", "through"], ["left", "left", "through"]]
+    without = repertoire_of(gating, [[1, 1, 0], [1, 1, 0]], modes=modes)
+    lucky = repertoire_of(gating, [[1, 1, 1], [1, 1, 1]], modes=modes)
+    assert ways(without) == pytest.approx([2, 1], abs=1e-12)
+    assert ways(lucky) == pytest.approx([2, 1], abs=1e-6)
+    np.testing.assert_array_equal(two_kinds(without), [True, False])
+    np.testing.assert_array_equal(two_kinds(lucky), [True, False])
+
+
+def test_two_kinds_needs_two_modes_of_active_components() -> None:
+    def kinds(gating: list[float], success: list[int], modes: list[str]) -> bool:
+        result = two_kinds(repertoire_of([gating], [success], modes=[modes]))
+        assert result is not None
+        return bool(result[0])
+
+    assert kinds([0.99, 0.01], [1, 1], ["left", "right"])
+    assert not kinds([0.9901, 0.0099], [1, 1], ["left", "right"])
+    assert not kinds([0.5, 0.5], [1, 0], ["left", "right"])
+    assert not kinds([0.5, 0.5], [0, 0], ["left", "right"])
+    assert not kinds([0.5, 0.5], [1, 1], ["left", "left"])
+    assert kinds([0.4, 0.3, 0.3], [1, 1, 1], ["left", "right", "through"])
+    # hundreds of components share the context: the most probable ones are active
+    assert kinds([1 / 200] * 200, [1] * 200, ["left"] * 199 + ["right"])
+    assert not kinds([0.9 / 199] * 199 + [0.1], [1] * 200, ["left"] * 199 + ["right"])
+    assert two_kinds(repertoire_of([[1.0]], [[1]])) is None
 
 
 def test_vendi_score_is_the_effective_number_of_different_paths() -> None:
@@ -152,7 +180,9 @@ def test_vendi_score_is_the_effective_number_of_different_paths() -> None:
     # unequal shares: exp of the entropy of (0.9, 0.1)
     uneven = np.exp(-(0.9 * np.log(0.9) + 0.1 * np.log(0.1)))
     assert vendi_score(repertoire_of([[0.9, 0.1, 0.0]], [[1, 1, 1]], paths=[far])) == pytest.approx(uneven)
-    assert vendi_score(repertoire_of([[third] * 3] * 2, [[1, 1, 1], [0, 0, 0]], paths=[far, far])) == pytest.approx(1.5)
+    assert vendi_score(repertoire_of([[third] * 3] * 2, [[1, 1, 1], [0, 0, 0]], paths=[far, far])) == pytest.approx(
+        [3, 0]
+    )
     # two paths one unit apart: eigenvalues (1 +- exp(-1/2)) / 2
     low, high = (1 - np.exp(-0.5)) / 2, (1 + np.exp(-0.5)) / 2
     near = repertoire_of([[0.5, 0.5]], [[1, 1]], paths=[[[0.0, 0.0], [1.0, 1.0]]])
@@ -161,20 +191,41 @@ def test_vendi_score_is_the_effective_number_of_different_paths() -> None:
 
 def test_success_without_top_removes_the_most_probable_component() -> None:
     gating = [[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]]
-    assert success_without_top(repertoire_of(gating, [[1, 0, 1], [1, 0, 0]])) == pytest.approx((0.25 + 0.5) / 2)
-    assert success_without_top(repertoire_of([[1.0]], [[1]])) == 0
+    assert success_without_top(repertoire_of(gating, [[1, 0, 1], [1, 0, 0]])) == pytest.approx([0.25, 0.5])
+    assert success_without_top(repertoire_of([[1.0]], [[1]])) == [0]
 
 
 def test_the_repertoire_runs_every_component_everywhere() -> None:
     task = Bimodal()
     contexts = np.array([[-0.5], [0.0], [0.7]])
-    library = library_of(task, bimodal_mixture(0.01, offsets=(0.0, -2.0)))
-    result = repertoire(library, task, contexts, stream(0))
+    result = repertoire(bimodal_mixture(0.01, offsets=(0.0, -2.0)), task, contexts, stream(0))
     np.testing.assert_array_equal(result.success, [[True, False]] * 3)
     assert result.modes is not None
     np.testing.assert_array_equal(result.modes, [[0, 1]] * 3)
     assert result.paths is None
     np.testing.assert_allclose(result.gating, 0.5)
+
+
+def test_a_repertoire_can_leave_improbable_components_out() -> None:
+    both = bimodal_mixture(0.01)
+    rare = Mixture(np.log(np.array([0.9995, 0.0005])), both.contexts, both.experts)
+    contexts = np.array([[-0.5], [0.7]])
+    full, part = (repertoire(rare, Bimodal(), contexts, stream(0), m) for m in (0.0, 0.001))
+    np.testing.assert_array_equal(full.success, [[True, True]] * 2)
+    np.testing.assert_array_equal(part.success, [[True, False]] * 2)
+    np.testing.assert_array_equal(part.gating, full.gating)
+    assert ways(part) == pytest.approx([1, 1])
+
+
+def test_every_metric_has_one_value_per_context() -> None:
+    task = Bimodal()
+    trial = run_trial(library_of(task, bimodal_mixture(0.01)), task, stream(0), contexts=500)
+    values = {name: metric(trial) for name, metric in METRICS.items()}
+    shapes = {name: array.shape for name, array in values.items() if array is not None}
+    assert set(METRICS) - set(shapes) == {"vendi_score"}, "the task provides no paths"
+    for name, shape in shapes.items():
+        of_all = ("ways", "two_kinds", "coverage_any", "success_without_top")
+        assert shape == ((200,) if name in of_all else (400,) if name == "mixture_entropy" else (500,)), name
 
 
 class HalfNan(Unimodal):
@@ -191,7 +242,7 @@ def test_an_episode_without_a_finite_return_is_a_failure_everywhere() -> None:
     experts = LinearGaussian.build(np.zeros((2, 3, 2)), np.array([[0.0] * 3, [1.0] * 3]), np.stack([np.eye(3)] * 2))
     library = library_of(task, Mixture(np.log(np.array([0.3, 0.7])), contexts, experts))
     trial = run_trial(library, task, stream(0), contexts=500)
-    result = metrics_of(trial)
+    result = summarise_trial(trial)[0]
     assert result["success_rate"] == pytest.approx(0.3, abs=0.07)
     assert result["coverage"] == 0, "the most probable component returns NaN"
     np.testing.assert_array_equal(trial.repertoire.success, [[True, False]] * 200)

@@ -38,7 +38,7 @@ TOY = Experiment(
     seeds=4,
     claims=(Claim("Ours is better.", ("return_mean",)),),
     figures=("learning", "entropy", "contexts", "modes"),
-    metrics=("return_mean", "success_rate", "behaviour_entropy", "episodes"),
+    metrics=("return_mean", "success_rate", "ways", "episodes"),
 )
 
 

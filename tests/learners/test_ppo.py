@@ -203,6 +203,10 @@ def test_train_eval_and_plot_from_the_command_line(capsys: pytest.CaptureFixture
     first = json.loads(capsys.readouterr().out)
     assert main(["eval", "run", "--json", "--contexts", "40"]) == 0
     assert json.loads(capsys.readouterr().out) == first
+    assert main(["eval", "run", "--json", "--contexts", "40", "--seed", "7"]) == 0
+    other = json.loads(capsys.readouterr().out)
+    assert (other["seed"], other["evaluation_seed"]) == (0, 7)
+    assert other["return_mean"] != first["return_mean"], "other contexts"
     assert (first["task"], first["learner"], first["finished"], first["episodes"]) == ("reacher5", "ppo", True, 7)
     assert set(first) >= {"return_mean", "return_sampled", "success_rate", "episodes_simulated", "wall_s"}
     assert first["return_sampled"] < first["return_mean"] < 0

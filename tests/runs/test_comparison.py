@@ -218,6 +218,26 @@ def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     assert "compare what?" in capsys.readouterr().err
 
 
+def test_an_evaluation_with_other_metrics_is_repeated() -> None:
+    run = trained("run", replace(CONFIG, task="toys:Bimodal"))
+    current = run_numbers(run, 50)
+    assert current["ways"] is not None
+    stored = json.loads(run.evaluation_path.read_text())
+    # as version 0.1.0 first wrote it: other metrics, no names of them, no intervals
+    old = {"made_for": dict(stored["made_for"]), "evaluation": dict(stored["evaluation"])}
+    del old["made_for"]["metrics"]
+    for name in ("ways", "two_kinds", "intervals", "evaluation_seed"):
+        del old["evaluation"][name]
+    run.evaluation_path.write_text(json.dumps(old))
+    assert run_numbers(run, 50) == current
+    assert json.loads(run.evaluation_path.read_text()) == stored
+    # the names decide, even if the file could be read
+    stored["made_for"]["metrics"].remove("ways")
+    stored["evaluation"]["success_rate"] = 7.0
+    run.evaluation_path.write_text(json.dumps(stored))
+    assert run_numbers(run, 50) == current
+
+
 def test_tables_are_not_cut_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     table = RichTable()
     for heading in ("metric", "a" * 70, "b" * 70):

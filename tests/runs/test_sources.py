@@ -59,8 +59,9 @@ def test_an_evaluation_keeps_its_json_and_can_be_read_back(monkeypatch: pytest.M
     run = trained("run")
     evaluation = evaluate_run(run, 50)
     values = evaluation.to_json()
-    head = ["task", "learner", "seed", "finished", "components", "episodes", "episodes_simulated", "wall_s"]
-    assert list(values) == [*head, *METRICS, "diagnostics"]
+    head = ["task", "learner", "seed", "evaluation_seed", "finished", "components", "episodes"]
+    head += ["episodes_simulated", "wall_s"]
+    assert list(values) == [*head, *METRICS, "intervals", "diagnostics"]
     assert Evaluation.from_json(json.loads(json.dumps(values))) == evaluation
     assert evaluation.numbers["mode"] == values["diagnostics"]["mode"]  # type: ignore[index]
     assert evaluate_source(open_source("run"), 50) == evaluation

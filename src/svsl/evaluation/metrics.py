@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,19 +115,31 @@ class Repertoire:
     paths: Array | None
 
 
-def repertoire(library: SkillLibrary, task: Task, contexts: Array, rng: np.random.Generator) -> Repertoire:
-    """Executes all component means in all contexts `(n, dc)`."""
-    count, components = len(contexts), len(library)
-    repeated = np.repeat(contexts, components, axis=0)
-    means = library.mixture.component_means(repeated, np.tile(np.arange(components), count))
+def repertoire(
+    mixture: Mixture, task: Task, contexts: Array, rng: np.random.Generator, min_gating: float = 0.0
+) -> Repertoire:
+    """Executes component means in all contexts `(n, dc)`: all, or those with a gating of at least `min_gating`.
+
+    The others count as failures.
+    """
+    gating = np.exp(mixture.log_gating(contexts))
+    executed = gating >= min_gating
+    rows, components = np.nonzero(executed)
+    means = mixture.component_means(contexts[rows], components)
     # a task for which naming modes is slow does so in `describe` instead of `evaluate`
-    outcome = run_finite(task, repeated, means, rng, described=True)
+    outcome = run_finite(task, contexts[rows], means, rng, described=True)
+
+    def table(values: NDArray[Any]) -> NDArray[Any]:
+        filled = np.zeros((*executed.shape, *values.shape[1:]), values.dtype)
+        filled[executed] = values
+        return filled
+
     modes, paths = outcome.info.get("mode"), outcome.info.get("path")
     return Repertoire(
-        library.gating(contexts),
-        outcome.success.reshape(count, components),
-        None if modes is None else modes.reshape(count, components),
-        None if paths is None else np.asarray(paths, dtype=np.float64).reshape(count, components, -1),
+        gating,
+        table(outcome.success),
+        None if modes is None else table(modes),
+        None if paths is None else table(np.asarray(paths, dtype=np.float64).reshape(len(rows), -1)),
     )
 
 
@@ -137,25 +150,36 @@ def success_shares(repertoire: Repertoire) -> Array:
     return shares / np.where(total > 0, total, 1.0)
 
 
-def behaviour_entropy(repertoire: Repertoire) -> float | None:
-    """Entropy of the modes of successes, divided by the log of the number of modes seen, averaged over contexts.
+def ways(repertoire: Repertoire) -> Array | None:
+    """Effective number of modes among the successes of each context (0 where none succeeds): `(n,)`.
 
-    0: one mode per context (or none); 1: every context is solved in every mode, equally often. None if the task names
-    no modes or nothing succeeds.
+    The exponential of the entropy of the modes, weighted by the gating: 1 for one mode, m for m equally probable ones.
+    None if the task names no modes.
     """
-    success, modes = repertoire.success, repertoire.modes
-    if modes is None or not success.any():
+    if repertoire.modes is None:
         return None
-    names, index = np.unique(np.where(success, modes, modes[success][0]), return_inverse=True)
-    if len(names) == 1:
-        return 0.0
-    shares = success_shares(repertoire)
-    per_mode = np.stack([np.where(index.reshape(shares.shape) == m, shares, 0.0).sum(1) for m in range(len(names))], 1)
-    return float(_entropy(per_mode).mean() / np.log(len(names)))
+    shares = _per_mode(success_shares(repertoire), repertoire.modes)
+    return np.where(shares.any(axis=1), np.exp(_entropy(shares)), 0.0)
 
 
-def vendi_score(repertoire: Repertoire) -> float | None:
-    """Effective number of different successful paths in a context, averaged over contexts (0 where none succeeds).
+def two_kinds(repertoire: Repertoire) -> BoolArray | None:
+    """Whether active components succeed in at least two modes of each context: `(n,)`; None without modes."""
+    if repertoire.modes is None:
+        return None
+    successes = _per_mode(repertoire.success & is_active(repertoire.gating), repertoire.modes)
+    return np.asarray((successes > 0).sum(axis=1) >= 2)
+
+
+def _per_mode(weights: Array | BoolArray, modes: NDArray[np.generic]) -> Array:
+    """Sums of weights `(n, K)` over the components of each mode: `(n, modes)`."""
+    names, index = np.unique(modes, return_inverse=True)
+    cells = np.arange(len(modes))[:, None] * len(names) + index.reshape(modes.shape)
+    sums = np.bincount(cells.ravel(), weights.ravel(), len(modes) * len(names))
+    return np.asarray(sums, dtype=np.float64).reshape(len(modes), len(names))
+
+
+def vendi_score(repertoire: Repertoire) -> Array | None:
+    """Effective number of different successful paths in each context (0 where none succeeds): `(n,)`.
 
     The exponential of the entropy of the eigenvalues of `sqrt(p_i p_j) exp(-d_ij^2 / 2)`, with `p` the gating among the
     successes and `d` the root mean square distance of two paths in the task's unit (Friedman and Dieng, 2023). None if
@@ -171,22 +195,20 @@ def vendi_score(repertoire: Repertoire) -> float | None:
         kernel = np.exp(-0.5 * distance_sq) * np.sqrt(p[:, None] * p)
         if len(used):
             scores[row] = np.exp(_entropy(np.maximum(np.linalg.eigvalsh(kernel), 0.0)))
-    return float(scores.mean())
+    return scores
 
 
-def success_without_top(repertoire: Repertoire) -> float:
-    """Expected success if the most probable component of each context is removed and the gating renormalised."""
-    if repertoire.gating.shape[1] == 1:
-        return 0.0
+def success_without_top(repertoire: Repertoire) -> Array:
+    """Expected success if the most probable component of a context is removed and the gating renormalised: `(n,)`."""
     rest = repertoire.gating.copy()
     rest[np.arange(len(rest)), rest.argmax(axis=1)] = 0.0
     return expected_success(rest, repertoire.success)
 
 
-def expected_success(gating: Array, success: BoolArray) -> float:
-    """Mean over contexts of the success of a component drawn by the renormalised gating; both `(n, K)`."""
+def expected_success(gating: Array, success: BoolArray) -> Array:
+    """Success of a component drawn by the renormalised gating in each context: `(n,)`; both arguments `(n, K)`."""
     total = gating.sum(axis=1)
-    return float(((gating * success).sum(axis=1) / np.where(total > 0, total, 1.0)).mean())
+    return (gating * success).sum(axis=1) / np.where(total > 0, total, 1.0)
 
 
 def _entropy(probabilities: Array) -> Array:
@@ -205,24 +227,25 @@ class Trial:
     repertoire: Repertoire  # in the first contexts
 
 
-METRICS: dict[str, Callable[[Trial], float | None]] = {
+# one value per context, `(n,)`; None if the task does not define the metric
+METRICS: dict[str, Callable[[Trial], NDArray[Any] | None]] = {
     # executing the mean of a component drawn by the gating
-    "return_mean": lambda trial: float(trial.execution.mean.returns.mean()),
-    "success_rate": lambda trial: float(trial.execution.mean.success.mean()),
+    "return_mean": lambda trial: trial.execution.mean.returns,
+    "success_rate": lambda trial: trial.execution.mean.success,
     # executing sampled parameters
-    "return_sampled": lambda trial: float(trial.execution.sampled.returns.mean()),
-    "success_sampled": lambda trial: float(trial.execution.sampled.success.mean()),
-    # entropy of pi(theta|c) in nats, averaged over contexts
-    "mixture_entropy": lambda trial: float(trial.entropies.mean()),
-    # share of contexts where the mean of the most probable component succeeds
-    "coverage": lambda trial: float(trial.most_probable.success.mean()),
-    # number of active components, averaged over contexts
-    "active_components": lambda trial: float(is_active(trial.gating).sum(axis=1).mean()),
-    # share of contexts where the mean of any component succeeds
-    "coverage_any": lambda trial: float(trial.repertoire.success.any(axis=1).mean()),
-    # entropy of pi(o|c) in nats, averaged over contexts
-    "gating_entropy": lambda trial: float(_entropy(trial.gating).mean()),
-    "behaviour_entropy": lambda trial: behaviour_entropy(trial.repertoire),
+    "return_sampled": lambda trial: trial.execution.sampled.returns,
+    "success_sampled": lambda trial: trial.execution.sampled.success,
+    # entropy of pi(theta|c) in nats
+    "mixture_entropy": lambda trial: trial.entropies,
+    # whether the mean of the most probable component succeeds
+    "coverage": lambda trial: trial.most_probable.success,
+    "active_components": lambda trial: is_active(trial.gating).sum(axis=1),
+    # whether the mean of any component succeeds
+    "coverage_any": lambda trial: np.asarray(trial.repertoire.success.any(axis=1)),
+    # entropy of pi(o|c) in nats
+    "gating_entropy": lambda trial: _entropy(trial.gating),
+    "ways": lambda trial: ways(trial.repertoire),
+    "two_kinds": lambda trial: two_kinds(trial.repertoire),
     "vendi_score": lambda trial: vendi_score(trial.repertoire),
     "success_without_top": lambda trial: success_without_top(trial.repertoire),
 }
@@ -235,7 +258,7 @@ def run_trial(library: SkillLibrary, task: Task, rng: np.random.Generator, conte
     gating = np.exp(mixture.log_gating(execution.contexts))
     best = mixture.component_means(execution.contexts, gating.argmax(axis=1))
     entropies = mixture_entropy(mixture, execution.contexts[:ENTROPY_CONTEXTS], ENTROPY_SAMPLES, rng)
-    behaviours = repertoire(library, task, execution.contexts[:REPERTOIRE_CONTEXTS], rng)
+    behaviours = repertoire(mixture, task, execution.contexts[:REPERTOIRE_CONTEXTS], rng)
     return Trial(execution, gating, run_finite(task, execution.contexts, best, rng), entropies, behaviours)
 
 

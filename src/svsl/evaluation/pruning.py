@@ -21,11 +21,12 @@ def needed_components(repertoire: Repertoire, tolerance: float = 0.0) -> IntArra
     gating, success, solutions = repertoire.gating, repertoire.success, _solutions(repertoire)
     kept = np.arange(gating.shape[1])
     min_solutions = (1 - tolerance) * solutions.any(axis=1).sum()
-    min_success = expected_success(gating, success) - tolerance
+    min_success = expected_success(gating, success).mean() - tolerance
     while len(kept) > 1:
         candidates = [np.delete(kept, position) for position in range(len(kept))]
         scores = [
-            (int(solutions[:, c].any(axis=1).sum()), expected_success(gating[:, c], success[:, c])) for c in candidates
+            (int(solutions[:, c].any(axis=1).sum()), expected_success(gating[:, c], success[:, c]).mean())
+            for c in candidates
         ]
         best = max(range(len(candidates)), key=lambda position: scores[position])
         if scores[best][0] < min_solutions or scores[best][1] < min_success - 1e-12:

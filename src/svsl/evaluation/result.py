@@ -12,41 +12,50 @@ class Evaluation:
     Attributes:
         task: Name of the task.
         learner: Name of the learner, None if unknown.
-        seed: Seed of the run; also seeds the evaluation.
+        seed: Seed of the run.
+        evaluation_seed: Seed of the evaluation.
         finished: Whether training was finished.
         components: Number of components; None for a step-based policy.
         episodes: Training episodes.
         episodes_simulated: How many of them were simulated.
         wall_s: Training time, None if unknown.
-        metrics: See `svsl.evaluation.metrics.METRICS`; None for a metric that the task does not define.
+        metrics: Means over contexts; see `svsl.evaluation.metrics.METRICS`. None for a metric that the task does not
+            define.
+        intervals: Their 95 % bootstrap intervals over contexts, where they are known.
         diagnostics: The task's diagnostics, by name; None for a step-based policy.
     """
 
     task: str
     learner: str | None
     seed: int
+    evaluation_seed: int
     finished: bool
     components: int | None
     episodes: int
     episodes_simulated: int
     wall_s: float | None
     metrics: Mapping[str, float | None]
+    intervals: Mapping[str, tuple[float, float]]
     diagnostics: Mapping[str, float] | None = None
 
     def to_json(self) -> dict[str, object]:
         """Returns the evaluation as one JSON object, the metrics among the other keys."""
-        values: dict[str, object] = {f.name: getattr(self, f.name) for f in fields(self)[:-2]}
+        values: dict[str, object] = {f.name: getattr(self, f.name) for f in fields(self)[:-3]}
         if self.components is None:
             del values["components"]
-        values |= self.metrics
+        values |= {**self.metrics, "intervals": {name: list(ends) for name, ends in self.intervals.items()}}
         return values if self.diagnostics is None else {**values, "diagnostics": dict(self.diagnostics)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Reads what `to_json` returned; raises a `KeyError` if a value is missing."""
-        own = {f.name: values[f.name] for f in fields(cls)[:-2] if f.name != "components"}
+        own = {f.name: values[f.name] for f in fields(cls)[:-3] if f.name != "components"}
         metrics = {name: value for name, value in values.items() if name not in {f.name for f in fields(cls)}}
-        return cls(**own, components=values.get("components"), metrics=metrics, diagnostics=values.get("diagnostics"))
+        intervals = {name: (low, high) for name, (low, high) in values["intervals"].items()}
+        diagnostics = values.get("diagnostics")
+        return cls(
+            **own, components=values.get("components"), metrics=metrics, intervals=intervals, diagnostics=diagnostics
+        )
 
     @property
     def numbers(self) -> dict[str, float | None]:

@@ -55,7 +55,7 @@ class Experiment:
 
 
 _METRICS = (
-    "return_mean", "success_rate", "coverage", "coverage_any", "behaviour_entropy", "vendi_score", "mixture_entropy",
+    "return_mean", "success_rate", "coverage", "coverage_any", "ways", "two_kinds", "vendi_score", "mixture_entropy",
     "active_components", "success_without_top", "episodes", "episodes_simulated",
 )  # fmt: skip
 
@@ -77,9 +77,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         claims=(
             Claim(
                 "With the auxiliary rewards solutions are precise and versatile, and the whole context box is covered.",
-                ("success_rate", "coverage", "behaviour_entropy"),
+                ("success_rate", "coverage", "ways", "two_kinds"),
             ),
-            Claim("A larger alpha covers more modes.", ("mixture_entropy", "active_components", "behaviour_entropy")),
+            Claim("A larger alpha covers more modes.", ("mixture_entropy", "active_components", "ways")),
             Claim(
                 "Without them components do nearly the same, go through obstacles and leave parts of the box out.",
                 ("collision", "coverage_any", "vendi_score"),
@@ -100,7 +100,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         claims=(
             Claim(
                 "svsl finds more different solutions than HiREPS (shown by postures; LaDiPS was not tried here).",
-                ("behaviour_entropy", "vendi_score", "mixture_entropy"),
+                ("ways", "two_kinds", "vendi_score", "mixture_entropy"),
             ),
             Claim("Its solutions are also better.", ("return_mean", "success_rate")),
         ),
@@ -124,7 +124,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             Claim(
                 "In twelve contexts LaDiPS always bounces once on the table; svsl does so in six, throws directly in "
                 "three, and in three shows three kinds of throws.",
-                ("behaviour_entropy", "vendi_score"),
+                ("ways", "two_kinds", "vendi_score"),
             ),
         ),
         figures=("learning", "entropy", "contexts", "success", "balls", "modes"),
@@ -140,7 +140,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             Claim("The components spread over the four-dimensional context box.", ("coverage", "coverage_any")),
             Claim(
                 "One context is solved by different strikes, forehand and backhand.",
-                ("behaviour_entropy", "vendi_score"),
+                ("ways", "two_kinds", "vendi_score"),
             ),
         ),
         figures=("learning", "entropy", "contexts", "success", "balls", "modes"),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from svsl.errors import SvslError
-from svsl.evaluation.metrics import execute, mixture_entropy
+from svsl.evaluation.metrics import execute, mixture_entropy, repertoire, two_kinds, ways
 from svsl.learners.base import Arrays, Counters, Learner, Progress, SearchSpace, add_prefix, strip_prefix
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
@@ -95,6 +95,12 @@ class EpisodicTraining:
         rng = stream(self.seed, TEST_STREAM, self.milestone)
         with _task_errors():
             result = execute(mixture, self.task, contexts, rng)
+            kinds = {}
+            if "mode" in result.mean.info or hasattr(self.task, "describe"):  # else no episodes for nothing
+                own_rng = stream(self.seed, TEST_STREAM, self.milestone, 1)
+                # improbable components would change little and cost most of the episodes
+                behaviours = repertoire(mixture, self.task, result.contexts[:50], own_rng, min_gating=1e-4)
+                kinds = {"ways": ways(behaviours), "two_kinds": two_kinds(behaviours)}
         progress = self.progress
         return {
             "episodes": self.episodes,
@@ -105,6 +111,7 @@ class EpisodicTraining:
             "success_rate": float(result.mean.success.mean()),
             "return_sampled": float(result.sampled.returns.mean()),
             "mixture_entropy": float(mixture_entropy(mixture, result.contexts[:50], 100, rng).mean()),
+            **{name: float(values.mean()) for name, values in kinds.items() if values is not None},
             "recent_return": progress.recent_return,
             **progress.counts,
             "nonfinite_returns": self.nonfinite,

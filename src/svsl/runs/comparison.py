@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from svsl.errors import SvslError
+from svsl.evaluation.intervals import bootstrap_interval
 from svsl.model.gaussians import Array
 from svsl.runs.config import RunConfig
 from svsl.runs.evaluation import stored_evaluation
@@ -18,11 +19,10 @@ from svsl.runs.folder import Run
 from svsl.tasks.registry import default_options
 
 TABLE_METRICS = (
-    "return_mean", "success_rate", "behaviour_entropy", "vendi_score", "mixture_entropy", "active_components",
+    "return_mean", "success_rate", "ways", "two_kinds", "vendi_score", "mixture_entropy", "active_components",
     "episodes",
 )  # fmt: skip
 GRID_POINTS = 120
-_RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,7 @@ def iqm_interval(values: Array, level: float = 0.95) -> tuple[float, float]:
 
     Seeds are resampled within their group, which is what a stratified bootstrap does with one task per group.
     """
-    bootstrap = stats.bootstrap(
-        (values,), interquartile_mean, method="percentile", confidence_level=level,
-        n_resamples=_RESAMPLES, vectorized=True, rng=np.random.default_rng(0),
-    )  # fmt: skip
-    return float(bootstrap.confidence_interval.low), float(bootstrap.confidence_interval.high)
+    return bootstrap_interval(values, interquartile_mean, level)
 
 
 def summarise(values: Sequence[float | None] | Array) -> Summary:

@@ -4,9 +4,11 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from svsl.errors import SvslError
+from svsl.evaluation.intervals import summarise_trial
 from svsl.evaluation.metrics import METRICS, diagnostics, run_trial
 from svsl.evaluation.result import Evaluation
 from svsl.learners.base import PolicyTraining
@@ -20,7 +22,11 @@ from svsl.tasks.base import Task
 
 
 def evaluate_source(
-    source: Source, contexts: int = 2000, workers: int | None = None, task: Task | None = None
+    source: Source,
+    contexts: int = 2000,
+    workers: int | None = None,
+    task: Task | None = None,
+    seed: int | None = None,
 ) -> Evaluation:
     """Evaluates a library, or the policy of a step-based run.
 
@@ -29,27 +35,31 @@ def evaluate_source(
         contexts: Number of fresh uniform contexts.
         workers: Threads or processes of the task (default: all cores).
         task: The task, if it already exists; by default it is created.
+        seed: Seed of the contexts and of all other randomness (default: that of the run or library).
 
     Raises:
         SvslError: If nothing is trained yet, or the library does not fit its task.
     """
     run = source.run
     if run is not None and run.config.step_based:
-        return _evaluate_policy(run, contexts, workers)
-    metadata, seed, rows = source.library.metadata, seed_of(source.library), run.read_metrics() if run else []
+        return _evaluate_policy(run, contexts, workers, seed)
+    library, rows = source.library, run.read_metrics() if run else []
+    metadata, evaluation_seed = library.metadata, seed_of(library) if seed is None else seed
     with numeric_settings():
-        trial = run_trial(source.library, task or task_of(source.library, workers), stream(seed, EVAL_STREAM), contexts)
-        metrics = {name: metric(trial) for name, metric in METRICS.items()}
+        trial = run_trial(library, task or task_of(library, workers), stream(evaluation_seed, EVAL_STREAM), contexts)
+        metrics, intervals = summarise_trial(trial)
     return Evaluation(
         task=metadata["task"],
         learner=metadata.get("learner"),
-        seed=seed,
+        seed=seed_of(library),
+        evaluation_seed=evaluation_seed,
         finished=run is None or run.finished,
-        components=len(source.library),
+        components=len(library),
         episodes=int(metadata.get("episodes", 0)),
         episodes_simulated=int(metadata.get("episodes_simulated", 0)),
         wall_s=rows[-1]["wall_s"] if rows else None,
         metrics=metrics,
+        intervals=intervals,
         diagnostics=diagnostics(trial),
     )
 
@@ -59,9 +69,11 @@ def evaluate_run(run: Run, contexts: int = 2000, workers: int | None = None, tas
     return evaluate_source(Source(str(run.folder), run), contexts, workers, task)
 
 
-def _evaluate_policy(run: Run, contexts: int, workers: int | None) -> Evaluation:
+def _evaluate_policy(run: Run, contexts: int, workers: int | None, seed: int | None) -> Evaluation:
     config, rows = run.config, run.read_metrics()
-    training = run.make_training(config.make_task(workers), workers)
+    evaluation_seed = config.seed if seed is None else seed
+    # the seed of a restored policy only matters for its evaluation
+    training = replace(config, seed=evaluation_seed).make_training(config.make_task(workers), workers=workers)
     assert isinstance(training, PolicyTraining)
     if run.finished:
         training.load(run.product_path)
@@ -71,12 +83,14 @@ def _evaluate_policy(run: Run, contexts: int, workers: int | None) -> Evaluation
         task=config.task,
         learner=config.learner,
         seed=config.seed,
+        evaluation_seed=evaluation_seed,
         finished=run.finished,
         components=None,
         episodes=training.episodes,
         episodes_simulated=training.episodes,
         wall_s=rows[-1]["wall_s"] if rows else None,
         metrics=training.evaluate(contexts),
+        intervals={},
     )
 
 
@@ -85,14 +99,14 @@ def stored_evaluation(
 ) -> Evaluation | None:
     """Returns the evaluation in the run folder; evaluates the run if it is missing or outdated.
 
-    It is stored together with the hash of the library or checkpoint it belongs to. Returns None for a run without a
-    trained component.
+    It is stored together with the hash of the library or checkpoint it belongs to and the names of the metrics. Returns
+    None for a run without a trained component.
     """
     learned = run.product_path if run.finished else run.checkpoint_path
     if not learned.exists():
         return None
     digest = hashlib.sha256(learned.read_bytes()).hexdigest()
-    made_for = {"sha256": digest, "contexts": contexts, "svsl": __version__}
+    made_for = {"sha256": digest, "contexts": contexts, "svsl": __version__, "metrics": list(METRICS)}
     stored = _read(run.evaluation_path, made_for)
     if stored is not None:
         return stored

@@ -24,14 +24,17 @@ class Options:
     """Print one JSON object instead of a table."""
     contexts: int = 2000
     """Number of fresh uniform contexts."""
+    seed: int | None = None
+    """Seed of the contexts and of all other randomness (default: that of the run or library)."""
 
     def __post_init__(self) -> None:
         require_range(1, contexts=self.contexts)
+        require_range(0, seed=self.seed)
 
 
 def main(options: Options) -> None:
     """Evaluates a library or a policy."""
-    evaluation = evaluate_source(open_source(options.source), options.contexts)
+    evaluation = evaluate_source(open_source(options.source), options.contexts, seed=options.seed)
     if options.json:
         print(json.dumps(evaluation.to_json()))
     else:
@@ -40,18 +43,29 @@ def main(options: Options) -> None:
 
 def show_evaluation(evaluation: Evaluation) -> None:
     """Prints an evaluation as a table."""
-    values = evaluation.to_json() | dict(evaluation.diagnostics or {})
-    values.pop("diagnostics", None)
+    values = evaluation.to_json() | _metric_cells(evaluation) | dict(evaluation.diagnostics or {})
+    for name in ("intervals", "diagnostics"):
+        values.pop(name, None)
     print_columns("Policy" if evaluation.components is None else "Skill library", {"": values}, show_header=False)
+    if evaluation.intervals:
+        print("[low, high]: 95 % interval of the mean over contexts")
 
 
 def show_side_by_side(evaluations: Mapping[str, Evaluation]) -> None:
     """Prints the evaluations of several libraries, one per column: the number of components and the metrics."""
     columns = {}
     for name, evaluation in evaluations.items():
-        defined = {metric: value for metric, value in evaluation.metrics.items() if value is not None}
+        defined = {metric: cell for metric, cell in _metric_cells(evaluation).items() if cell is not None}
         columns[name] = {"components": evaluation.components, **defined}
     print_columns("Skill libraries", columns)
+
+
+def _metric_cells(evaluation: Evaluation) -> dict[str, object]:
+    """The metrics as `value [low, high]`, or the plain value where the interval is unknown."""
+    cells: dict[str, object] = dict(evaluation.metrics)
+    for name, (low, high) in evaluation.intervals.items():
+        cells[name] = f"{evaluation.metrics[name]:.4g} [{low:.4g}, {high:.4g}]"
+    return cells
 
 
 def print_columns(title: str, columns: Mapping[str, Mapping[str, object]], show_header: bool = True) -> None:

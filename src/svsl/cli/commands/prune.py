@@ -56,7 +56,7 @@ def main(options: Options) -> None:
     if options.redundant:
         task, rng = task_of(after.library), stream(seed_of(after.library), PRUNE_STREAM)
         with numeric_settings():
-            behaviours = repertoire(after.library, task, uniform_contexts(task, options.contexts, rng), rng)
+            behaviours = repertoire(after.library.mixture, task, uniform_contexts(task, options.contexts, rng), rng)
         after = Source("after", loaded=select(after.library, needed_components(behaviours, options.tolerance)))
     evaluations = {source.name: evaluate_source(source, options.contexts) for source in (before, after)}
     after.library.save(options.out)

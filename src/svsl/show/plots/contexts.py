@@ -120,7 +120,7 @@ def success_rates(library: SkillLibrary, task: Task, dims: tuple[int, int], rng:
 def _success_line_figure(library: SkillLibrary, task: Task, seed: int) -> Figure:
     low, high = float(library.context_low[0]), float(library.context_high[0])
     contexts = low + (high - low) * (np.arange(_LINE_CELLS)[:, None] + 0.5) / _LINE_CELLS
-    executed = repertoire(library, task, contexts, stream(seed, PLOT_STREAM, 2))
+    executed = repertoire(library.mixture, task, contexts, stream(seed, PLOT_STREAM, 2))
     active = is_active(executed.gating) & valid_contexts(task, contexts)[:, None]
     heights = [2.6, 0.6 + min(0.18 * len(library), 9.0)]
     figure = Figure(figsize=(6, sum(heights)), layout="constrained")
