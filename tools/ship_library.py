@@ -10,12 +10,12 @@ import json
 import sys
 from dataclasses import dataclass, replace
 
-from svsl.cli.commands.eval import show_evaluation
 from svsl.cli.parsing import Folder, parse
 from svsl.errors import SvslError, complain
 from svsl.model.shipped import FOLDER
 from svsl.runs.evaluation import evaluate_run
 from svsl.runs.folder import Run
+from svsl.show.tables import show_evaluation
 
 LARGEST_FILE = 400_000  # bytes
 

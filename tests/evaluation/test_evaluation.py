@@ -10,7 +10,6 @@ from svsl.evaluation.metrics import (
     Repertoire,
     diagnostics,
     execute,
-    is_active,
     mixture_entropy,
     repertoire,
     run_trial,
@@ -21,7 +20,7 @@ from svsl.evaluation.metrics import (
     ways,
 )
 from svsl.model.gaussians import Array, LinearGaussian
-from svsl.model.mixture import Mixture
+from svsl.model.mixture import Mixture, is_active
 from svsl.model.random import stream
 from svsl.tasks.base import finite_outcome, uniform_contexts
 from toys import Bimodal, SometimesNan, Unimodal

@@ -18,8 +18,8 @@ import svsl.tasks
 from helpers import small_library
 from svsl import Outcome, SkillLibrary, make_task
 from svsl.cli import main
-from svsl.evaluation.metrics import is_active
 from svsl.model.gaussians import Array
+from svsl.model.mixture import is_active
 from svsl.show.playback import trimmed_motion
 from svsl.show.plots.contexts import draw_contexts
 from svsl.show.plots.files import FIGURES, plot_library

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from svsl.cli.commands.eval import show_evaluation
 from svsl.cli.parsing import Switch, require_range
 from svsl.errors import complain
 from svsl.runs.config import RunConfig
 from svsl.runs.evaluation import evaluate_run
 from svsl.runs.folder import Run
+from svsl.show.tables import show_evaluation
 from svsl.tasks.base import Task
 
 _NOTABLE_LOSS = 0.05  # drop of the success rate that is worth a warning

@@ -9,21 +9,11 @@ from numpy.typing import NDArray
 
 from svsl.model.gaussians import Array, BoolArray
 from svsl.model.library import SkillLibrary
-from svsl.model.mixture import Mixture, logsumexp
+from svsl.model.mixture import Mixture, is_active, logsumexp
 from svsl.tasks.base import Outcome, Task, finite_outcome, run_episodes, uniform_contexts, valid_contexts
 
-ACTIVE_PROBABILITY = 0.01
 ENTROPY_CONTEXTS, ENTROPY_SAMPLES = 400, 1000
 REPERTOIRE_CONTEXTS = 200
-
-
-def is_active(gating: Array) -> BoolArray:
-    """Returns which components are active, given gating probabilities `(..., K)`.
-
-    Active means a probability of at least 0.01 or, where hundreds of components share a context so that none reaches
-    it, the highest one there.
-    """
-    return np.asarray(gating >= np.minimum(ACTIVE_PROBABILITY, gating.max(axis=-1, keepdims=True)))
 
 
 @dataclass(frozen=True)

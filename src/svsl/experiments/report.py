@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from svsl.evaluation.metrics import run_finite, success_map
+from svsl.evaluation.metrics import run_finite
 from svsl.experiments.reproduction import Reproduction
 from svsl.model.files import write_bytes
 from svsl.model.gaussians import Array
@@ -22,7 +22,7 @@ from svsl.model.library import SkillLibrary
 from svsl.model.random import PLOT_STREAM, stream
 from svsl.model.version import __version__
 from svsl.runs.comparison import Group, Table, describe_seeds, format_summary, summary_table, to_csv, to_markdown
-from svsl.show.plots.contexts import draw_contexts, draw_success_map, name_axes
+from svsl.show.plots.contexts import draw_contexts, draw_success_map, name_axes, success_rates
 from svsl.show.plots.files import plot_side_by_side
 from svsl.show.plots.learning import draw_learning, plot_learning
 from svsl.show.plots.skills import draw_ball_heights
@@ -31,7 +31,6 @@ from svsl.tasks.base import Task
 
 _MODE_CONTEXTS, _MODE_DRAWS = 12, 100
 _MODES_TITLE = f"<h2>Kinds of success in {_MODE_CONTEXTS} contexts ({_MODE_DRAWS} draws per context, first seeds)</h2>"
-_CELLS = 20
 _PACKAGES = ("numpy", "scipy", "mujoco", "matplotlib", "safetensors")
 Figures = list[tuple[Path, str]]  # a file and its caption
 
@@ -96,7 +95,7 @@ def _success(reproduction: Reproduction, path: Path) -> None:
         maps, task = [], group.runs[0].config.make_task()
         for run in group.runs:
             rng = stream(run.config.seed, PLOT_STREAM, 2)
-            maps.append(success_map(run.load_library(), task, (0, 1), _CELLS, rng))
+            maps.append(success_rates(run.load_library(), task, (0, 1), rng))
         low, high = np.asarray(task.context_low)[:2], np.asarray(task.context_high)[:2]
         draw_success_map(axes, np.mean(maps, axis=0), low, high)
         axes.set_title(f"{group.label}: {axes.get_title()}", fontsize=10)

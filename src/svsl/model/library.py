@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from svsl.errors import SvslError
 from svsl.model.files import read_safetensors, write_safetensors
 from svsl.model.gaussians import Array, BoolArray, IntArray, LinearGaussian
-from svsl.model.mixture import Mixture, logsumexp, sample_rows
+from svsl.model.mixture import ACTIVE_PROBABILITY, Mixture, is_active, logsumexp, sample_rows
 
 FORMAT = "svsl-skill-library"
 VERSION = 1
@@ -110,7 +110,7 @@ class SkillLibrary:
         fields = theta, component, log_prob, gating[np.arange(len(contexts)), component]
         return Skill(*(values[0] for values in fields)) if single else Skill(*fields)
 
-    def skills(self, context: ArrayLike, min_gating: float = 0.01) -> list[Skill]:
+    def skills(self, context: ArrayLike, min_gating: float = ACTIVE_PROBABILITY) -> list[Skill]:
         """Returns the skills available in one context `(dc,)`, the most probable first.
 
         Each is the mean of a component whose gating is at least `min_gating`. If no component reaches it, as when
@@ -121,7 +121,7 @@ class SkillLibrary:
             raise SvslError(f"context: expected shape ({self.context_dim},), got {contexts.shape}")
         gating = self.gating(contexts[0])
         most_probable_first = np.argsort(-gating, kind="stable")
-        active = most_probable_first[gating[most_probable_first] >= min(min_gating, gating.max())]
+        active = most_probable_first[is_active(gating, min_gating)[most_probable_first]]
         repeated = np.repeat(contexts, len(active), axis=0)
         thetas = self.mixture.component_means(repeated, active)
         log_probs = self.mixture.log_prob(repeated, thetas)

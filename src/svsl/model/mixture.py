@@ -6,7 +6,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from svsl.model.gaussians import Array, IntArray, LinearGaussian
+from svsl.model.gaussians import Array, BoolArray, IntArray, LinearGaussian
+
+ACTIVE_PROBABILITY = 0.01
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,3 +110,12 @@ def sample_rows(probabilities: Array, rng: np.random.Generator) -> IntArray:
     cumulative = np.cumsum(probabilities, axis=1)
     threshold = rng.random((len(probabilities), 1)) * cumulative[:, -1:]
     return np.asarray((cumulative <= threshold).sum(axis=1), dtype=np.intp)
+
+
+def is_active(gating: Array, least: float = ACTIVE_PROBABILITY) -> BoolArray:
+    """Returns which components are active, given gating probabilities `(..., K)`.
+
+    Active means a probability of at least `least` or, where hundreds of components share a context so that none reaches
+    it, the highest one there.
+    """
+    return np.asarray(gating >= np.minimum(least, gating.max(axis=-1, keepdims=True)))

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from svsl.evaluation.metrics import is_active, run_finite
+from svsl.evaluation.metrics import run_finite
 from svsl.model.gaussians import Array, BoolArray
 from svsl.model.library import SkillLibrary
+from svsl.model.mixture import is_active
 from svsl.tasks.base import Task, uniform_contexts
 from svsl.tasks.presentation import Motion, PlanarScene, Scene, showable
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from svsl.cli.commands.eval import print_columns
 from svsl.cli.parsing import Folders, Switch, require_range
 from svsl.errors import SvslError
 from svsl.model.files import write_bytes
 from svsl.runs import comparison
 from svsl.runs.comparison import Group, Table
 from svsl.runs.folder import Run
+from svsl.show.tables import print_columns
 
 
 @dataclass(frozen=True)

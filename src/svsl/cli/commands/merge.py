@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from svsl.cli.commands.eval import show_side_by_side
 from svsl.cli.parsing import SourceNames, Switch, refuse_existing, require_range
 from svsl.errors import SvslError
 from svsl.model.editing import merge
 from svsl.runs.evaluation import evaluate_source
 from svsl.runs.sources import Source, open_source
+from svsl.show.tables import show_side_by_side
 
 
 @dataclass(frozen=True)

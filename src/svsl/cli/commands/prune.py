@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from svsl.cli.commands.eval import show_side_by_side
 from svsl.cli.parsing import SourceName, Switch, refuse_existing, require_range
 from svsl.errors import SvslError
 from svsl.evaluation.metrics import repertoire
@@ -13,6 +12,7 @@ from svsl.model.random import PRUNE_STREAM, stream
 from svsl.runs.evaluation import evaluate_source
 from svsl.runs.sources import Source, open_source, seed_of, task_of
 from svsl.runs.training import numeric_settings
+from svsl.show.tables import show_side_by_side
 from svsl.tasks.base import uniform_contexts
 
 

@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from matplotlib.ticker import MaxNLocator
 
-from svsl.evaluation.metrics import is_active, repertoire, run_finite, success_map
+from svsl.evaluation.metrics import repertoire, run_finite, success_map
 from svsl.model.gaussians import Array, BoolArray
 from svsl.model.library import SkillLibrary
+from svsl.model.mixture import is_active
 from svsl.model.random import PLOT_STREAM, stream
 from svsl.show.plots.style import HUES, component_color, counted, draw_box, draw_number
 from svsl.tasks.base import Task, context_names, uniform_contexts, valid_contexts

@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from svsl.errors import SvslError
-from svsl.evaluation.metrics import is_active
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
+from svsl.model.mixture import is_active
 from svsl.model.random import PLOT_STREAM, stream
 from svsl.show.playback import PlayableSkill, trimmed_motion, versatile_context
 from svsl.show.plots.style import GOAL_COLOR, component_color, counted
