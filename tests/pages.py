@@ -1,5 +1,6 @@
 """The commands and the Python of the README and of `docs/`, and how they are run small."""
 
+import functools
 import glob
 import os
 import re
@@ -20,6 +21,7 @@ from svsl.cli.dispatch import COMMANDS, main
 from svsl.experiments.catalogue import find_experiment
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.shipped import pretrained_names
+from svsl.runs.evaluation import evaluate_run
 from svsl.runs.folder import Run
 from svsl.runs.sources import Source, config_of
 from svsl.runs.training import Trainer
@@ -123,6 +125,8 @@ def run(words: Words, monkeypatch: pytest.MonkeyPatch, fully: bool = False) -> N
     if words[1] == "bench":
         quick_bench(monkeypatch)
     monkeypatch.setattr("webbrowser.open", _look_and_leave)
+    if not fully:
+        monkeypatch.setattr("svsl.cli.training.evaluate_run", functools.partial(evaluate_run, contexts=20))
     assert main([*words[1:], *([] if fully else _smaller(words))]) == 0, words
 
 
