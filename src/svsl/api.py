@@ -8,6 +8,10 @@ from pathlib import Path
 
 from svsl.errors import SvslError
 from svsl.model.library import SkillLibrary
+from svsl.runs.config import make_config, use_workers
+from svsl.runs.folder import Run
+from svsl.runs.training import Trainer, stop_on_signals
+from svsl.show.progress import ProgressDisplay
 from svsl.tasks.base import Task
 
 
@@ -40,11 +44,6 @@ def train(
     Raises:
         SvslError: If the task, the learner and the settings do not fit together, or `out` holds another run.
     """
-    from svsl.runs.config import make_config, use_workers
-    from svsl.runs.folder import Run
-    from svsl.runs.training import Trainer, stop_on_signals
-    from svsl.show.progress import ProgressDisplay
-
     config = make_config(task, learner, preset, task_options, settings, seed)
     if config.product != "library":
         raise SvslError(f"{learner} does not learn a skill library; svsl train --learner {learner} trains its policy")

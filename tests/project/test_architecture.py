@@ -57,6 +57,7 @@ def test_design_names_every_room() -> None:
         ("svsl.tasks.registry", ("scipy", "matplotlib", "mujoco", "gymnasium", "tyro", "rich")),
         ("svsl.runs.training", ("matplotlib", "tyro", "rich", "torch", "ray")),
         ("svsl.show.plots.files", ("tyro", "viser", "torch", "ray")),
+        ("svsl.cli.training", ("matplotlib", "mujoco", "viser", "torch", "ray")),
         ("svsl.experiments.worker", ("matplotlib", "tyro", "torch", "ray")),
     ],
 )

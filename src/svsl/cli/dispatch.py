@@ -1,13 +1,15 @@
 """The command line: `svsl COMMAND ...`. Each command is a module of `svsl.cli.commands`."""
 
+import ast
 import difflib
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
-from svsl.cli.parsing import first_line, parse
+from svsl.cli.parsing import parse
 from svsl.errors import SvslError, complain
 from svsl.model.version import __version__
 
@@ -57,8 +59,15 @@ def _module(command: str) -> ModuleType:
     return import_module(f"svsl.cli.commands.{command.replace('-', '_')}")
 
 
+def _summary(command: str) -> str:
+    """The first line of the docstring of a command's `Options`, read without importing what the command needs."""
+    path = Path(__file__).parent / "commands" / f"{command.replace('-', '_')}.py"
+    classes = (node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef))
+    return next(ast.get_docstring(node) or "" for node in classes if node.name == "Options").partition("\n")[0]
+
+
 def _overview() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {first_line(_module(name).Options)}" for name in COMMANDS]
+    lines = [f"  {name:{width}}  {_summary(name)}" for name in COMMANDS]
     footer = "svsl COMMAND --help shows the flags of a command, svsl --version the version."
     return "\n".join(["usage: svsl COMMAND ...", "", *lines, "", footer])

@@ -10,6 +10,8 @@ from svsl.errors import complain
 from svsl.runs.config import RunConfig
 from svsl.runs.evaluation import evaluate_run
 from svsl.runs.folder import Run
+from svsl.runs.training import Trainer, stop_on_signals
+from svsl.show.progress import ProgressDisplay
 from svsl.show.tables import show_evaluation
 from svsl.tasks.base import Task
 
@@ -40,9 +42,6 @@ def train_run(options: TrainingOptions, config: RunConfig, task: Task, open_run:
 
     `open_run` opens or creates the run folder; it is called once the cluster, if there is one, is connected.
     """
-    from svsl.runs.training import Trainer, stop_on_signals
-    from svsl.show.progress import ProgressDisplay
-
     with _cluster_task(options, config) as remote:
         run = open_run()
         local = None if config.step_based else task  # a step-based learner simulates the task in its own way
@@ -85,6 +84,7 @@ def _cluster_task(options: TrainingOptions, config: RunConfig) -> Iterator[Task 
 
 def _report(run: Run, task: Task) -> None:
     """Prints the evaluation, draws the figures and says where the results are."""
+    # not at the top: matplotlib and MuJoCo's renderer take 75 MB that training does not need
     from svsl.show.plots.files import plot_run
 
     show_evaluation(evaluate_run(run, task=task))

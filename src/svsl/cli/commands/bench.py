@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+from svsl.bench import suite
 from svsl.cli.parsing import Switch
 
 
@@ -18,8 +19,6 @@ class Options:
 
 def main(options: Options) -> None:
     """Measures the parts of training."""
-    from svsl.bench import suite
-
     result = suite.run(options.full)
     if options.json:
         print(json.dumps(result))

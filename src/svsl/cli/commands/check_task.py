@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, make_dataclass
 from svsl.cli.parsing import parse, split_first
 from svsl.cli.task_flags import task_option_flags
 from svsl.runs.config import make_config
+from svsl.tasks.check import check_task
 from svsl.tasks.registry import make_task
 
 
@@ -27,7 +28,6 @@ def main(args: list[str]) -> int:
     options = parse(
         make_dataclass("Flags", group, namespace={"__doc__": Options.__doc__}), flags, f"svsl check-task {name}"
     )
-    from svsl.tasks.check import check_task
 
     findings = check_task(make_task(name, **options.task))
     for finding in findings:

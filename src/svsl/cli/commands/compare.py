@@ -12,6 +12,8 @@ from svsl.model.files import write_bytes
 from svsl.runs import comparison
 from svsl.runs.comparison import Group, Table
 from svsl.runs.folder import Run
+from svsl.show.plots.learning import plot_learning
+from svsl.show.plots.style import check_format
 from svsl.show.tables import print_columns
 
 
@@ -42,8 +44,6 @@ def main(options: Options) -> None:
     """Compares runs."""
     if not options.folders:
         raise SvslError("compare what? svsl compare RUN RUN ...")
-    from svsl.show.plots.learning import plot_learning
-    from svsl.show.plots.style import check_format
 
     check_format(options.out)
     groups = comparison.group_runs([Run.open(folder) for folder in options.folders])

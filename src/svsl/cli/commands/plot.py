@@ -6,6 +6,8 @@ from pathlib import Path
 from svsl.cli.parsing import SourceNames
 from svsl.errors import SvslError
 from svsl.runs.sources import open_source
+from svsl.show.plots.files import plot_library, plot_run, plot_side_by_side
+from svsl.show.plots.style import FORMATS, check_format
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,6 @@ def main(options: Options) -> int:
     """Draws the figures of a run or a library, or a comparison of several."""
     if not options.sources:
         raise SvslError("plot what? svsl plot RUN_OR_NAME, or several for a comparison")
-    from svsl.show.plots.files import plot_library, plot_run, plot_side_by_side
-    from svsl.show.plots.style import FORMATS, check_format
 
     out = options.out
     if len(options.sources) > 1:

@@ -11,7 +11,11 @@ from svsl.backends.base import BACKENDS
 from svsl.cli.parsing import Switch, parse, require_range
 from svsl.errors import SvslError, complain
 from svsl.experiments.catalogue import EXPERIMENTS, Experiment, find_experiment, plan, seeds_of
+from svsl.experiments.progress import ReproductionDisplay
+from svsl.experiments.report import write_report
 from svsl.experiments.reproduction import Reproduction
+from svsl.experiments.runner import run_jobs
+from svsl.runs.training import stop_on_signals
 
 
 @dataclass(frozen=True)
@@ -69,11 +73,6 @@ def main(args: list[str]) -> int:
 
 
 def _reproduce(reproduction: Reproduction, options: Options, command: str) -> int:
-    from svsl.experiments.progress import ReproductionDisplay
-    from svsl.experiments.report import write_report
-    from svsl.experiments.runner import run_jobs
-    from svsl.runs.training import stop_on_signals
-
     with reproduction.open():
         with stop_on_signals() as stop, ReproductionDisplay(reproduction.name, options.quiet) as display:
             run_jobs(reproduction, options.backend, options.ray_address, options.workers, display, stop)

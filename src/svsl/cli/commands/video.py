@@ -12,7 +12,10 @@ from svsl.cli.parsing import SourceName, Switch, require_range
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
+from svsl.model.random import PLOT_STREAM, stream
 from svsl.runs.sources import open_source, task_of
+from svsl.show.playback import skills_at
+from svsl.show.video import check_format, render_video
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,6 @@ class Options:
 
 def main(options: Options) -> None:
     """Renders the video."""
-    from svsl.model.random import PLOT_STREAM, stream
-    from svsl.show.playback import skills_at
-    from svsl.show.video import check_format, render_video
-
     check_format(options.out)
     library = open_source(options.source).library
     task, context = task_of(library), context_of(library, options.context)

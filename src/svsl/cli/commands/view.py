@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from svsl.cli.parsing import SourceName, Switch, require_range
 from svsl.errors import SvslError
 from svsl.runs.sources import open_source, task_of
+from svsl.runs.training import stop_on_signals
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,6 @@ def main(options: Options) -> None:
     library = open_source(options.source).library
     make_task = partial(task_of, library)
     make_task()  # report a mistake before serving anything
-    from svsl.runs.training import stop_on_signals
     from svsl.show.viewer.page import Page
 
     with stop_on_signals() as stop, closing(Page(library, make_task, options.host, options.port)) as page:
