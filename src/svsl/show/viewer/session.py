@@ -103,7 +103,7 @@ class Session:
         panel = self.controls
 
         def slider_moved(event: viser.GuiEvent[viser.GuiSliderHandle[float]]) -> None:
-            if event.client is not None:  # the user moved it, not this session
+            if event.client is not None:  # the user moved it, not the program
                 self.choose_context(np.array([slider.value for slider in panel.sliders]))
 
         for slider in panel.sliders:
