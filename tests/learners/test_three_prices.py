@@ -141,16 +141,18 @@ def test_training_continues_bit_for_bit_in_every_stage(config: SVSLConfig) -> No
 
 
 def test_the_closing_stage_is_planned_and_shown() -> None:
-    task, made, episodes = Unimodal(), learner(CLOSING, Unimodal()), 0
+    task, episodes = Unimodal(), 0
+    made = learner(replace(CLOSING, closing_iterations=20), task)
     shares, stages = [made.progress.work], set()
     while not made.done:
         episodes += advance(made, task)
         stages.add(made.stage)
         shares.append(made.progress.work)
+        assert made.progress.iteration <= made.progress.iterations
         if made.stage == "closing":
-            assert made.progress.iterations == 6
+            assert made.progress.iterations == 20
     assert "closing" in stages
-    assert episodes == CLOSING.planned_episodes(space_of(task))
+    assert episodes == made.config.planned_episodes(space_of(task))
     assert shares == sorted(shares)
     assert shares[0] == 0.0
     assert shares[-1] == 1.0

@@ -37,6 +37,20 @@ class TrainingOptions:
         require_range(0, checkpoint_s=self.checkpoint_s, workers=self.workers)
 
 
+@dataclass(frozen=True, kw_only=True)
+class NewRunOptions(TrainingOptions):
+    """Options of the commands that start a run."""
+
+    test_contexts: int = 500
+    """Number of new contexts per test, after each component."""
+    overwrite: Switch = False
+    """Replace an existing run."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_range(1, test_contexts=self.test_contexts)
+
+
 def train_run(options: TrainingOptions, config: RunConfig, task: Task, open_run: Callable[[], Run]) -> int:
     """Trains a run until it is finished or Ctrl-C, prints its evaluation, draws its figures and returns the exit code.
 

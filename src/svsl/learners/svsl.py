@@ -129,7 +129,8 @@ class SVSL:
     @property
     def progress(self) -> Progress:
         """Progress of training."""
-        recent, closing = self.expert_buffer.mean_returns(), self.stage == "closing"
+        recent = self.expert_buffer.mean_returns()
+        closing = self.config.closing_iterations > 0 and self.stage in ("closing", "weights", "done")
         return Progress(
             component=self.component,
             components=self.config.components,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from svsl.cli.parsing import Switch, first_line, parse, require_range, split_first
 from svsl.cli.task_flags import training_flags
-from svsl.cli.training import TrainingOptions, train_run
+from svsl.cli.training import NewRunOptions, train_run
 from svsl.errors import SvslError
 from svsl.learners.registry import find_preset
 from svsl.learners.svsl_config import SVSLConfig
@@ -16,7 +16,7 @@ _COMPONENTS = 10  # added by default
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TrainingOptions):
+class Options(NewRunOptions):
     """Add components to a finished library, also on a changed task."""
 
     out: Path | None = None
@@ -25,15 +25,10 @@ class Options(TrainingOptions):
     """Seed of all randomness in the run (default: that of the library)."""
     freeze: Switch = False
     """Keep the experts and context distributions of the old components; only their weights are learned again."""
-    test_contexts: int = 500
-    """Number of new contexts per test, after each component."""
-    overwrite: Switch = False
-    """Replace an existing run."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_range(0, seed=self.seed)
-        require_range(1, test_contexts=self.test_contexts)
 
 
 def main(args: list[str]) -> int:

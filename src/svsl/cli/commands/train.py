@@ -5,9 +5,9 @@ from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from svsl.cli.parsing import Switch, parse, parse_known, require_range, split_first
+from svsl.cli.parsing import parse, parse_known, require_range, split_first
 from svsl.cli.task_flags import task_option_flags, training_flags
-from svsl.cli.training import TrainingOptions, train_run
+from svsl.cli.training import NewRunOptions, train_run
 from svsl.learners.registry import LEARNERS, PRESETS, find_preset
 from svsl.runs.config import make_config
 from svsl.runs.folder import Run
@@ -25,22 +25,17 @@ class Method:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Method, TrainingOptions):
+class Options(Method, NewRunOptions):
     """Train a skill library on a task and draw its figures."""
 
     out: Path | None = None
     """Run folder (default: runs/TASK-seedN)."""
     seed: int = 0
     """Seed of all randomness in the run."""
-    test_contexts: int = 500
-    """Number of new contexts per test, after each component."""
-    overwrite: Switch = False
-    """Replace an existing run."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_range(0, seed=self.seed)
-        require_range(1, test_contexts=self.test_contexts)
 
 
 def main(args: list[str]) -> int:
