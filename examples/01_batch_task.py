@@ -29,8 +29,7 @@ class Throw:
         """Scores n throws at once: contexts `(n, 1)`, parameters `(n, 2)`."""
         speed, angle = parameters.T
         miss = speed**2 * np.sin(2 * angle) / 9.81 - contexts[:, 0]
-        outside = ((contexts < self.context_low) | (contexts > self.context_high)).any(axis=1)
-        returns = -(miss**2) - 0.1 * (speed - 8.5) ** 2 - 10.0 * outside
+        returns = -(miss**2) - 0.1 * (speed - 8.5) ** 2
         mode = np.where(angle > np.pi / 4, "lob", "flat")  # used to measure how versatile the library is
         return Outcome(returns, np.abs(miss) < 0.1, {"mode": mode})
 

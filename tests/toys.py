@@ -14,6 +14,7 @@ class Bimodal:
 
     context_low = np.array([-1.0])
     context_high = np.array([1.0])
+    scores_outside = True
     parameter_dim = 2
     initial_mean = np.array([0.7, 0.0])
     initial_cov = 0.3 * np.eye(2)
@@ -36,6 +37,7 @@ class Unimodal:
 
     context_low = np.array([-1.0, 0.0])
     context_high = np.array([1.0, 3.0])
+    scores_outside = True
     parameter_dim = 3
     initial_mean = np.zeros(3)
     initial_cov = np.eye(3)
@@ -150,6 +152,7 @@ class Twins:
 
     context_low = np.array([-1.0])
     context_high = np.array([1.0])
+    scores_outside = True
     parameter_dim = 1
     initial_mean = np.array([0.2])
     initial_cov = np.array([[1.0]])

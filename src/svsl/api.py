@@ -2,6 +2,7 @@
 
 import math
 import tempfile
+import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -59,6 +60,8 @@ def train(
                 return run.load_library()
         else:
             config.check(task_object)
+            if config.settings.warning is not None:
+                warnings.warn(config.settings.warning, stacklevel=2)
             run = Run.create(folder, config)
         if task_object is not None:
             use_workers(task_object, workers)

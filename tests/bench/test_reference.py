@@ -11,7 +11,9 @@ from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.gaussians import Array
 from svsl.model.mixture import Mixture
 
-SPACE = SearchSpace(np.array([-1.0, 0.0]), np.array([1.0, 3.0]), np.array([0.2, -0.1, 0.0]), np.diag([1.0, 0.3, 2.0]))
+SPACE = SearchSpace(
+    np.array([-1.0, 0.0]), np.array([1.0, 3.0]), np.array([0.2, -0.1, 0.0]), np.diag([1.0, 0.3, 2.0]), None, True
+)
 
 
 def returns(episodes: Episodes) -> Array:

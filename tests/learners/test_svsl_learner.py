@@ -203,7 +203,7 @@ def test_a_component_in_a_local_optimum_is_deleted(factor: float, others: float,
     learner.ask()
     assert learner._asked is not None
     learner.expert_buffer.returns[:] = [[others], [newest]]
-    learner.tell(np.where(learner._asked[0] == 0, others, newest))
+    learner.tell(np.where(learner._asked.owners == 0, others, newest))
     assert learner.deleted == deleted
     assert learner.milestone == 2
     mixture = learner.mixture()

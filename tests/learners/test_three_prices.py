@@ -52,6 +52,61 @@ def test_gamma_is_between_zero_and_beta(gamma: float) -> None:
         replace(BRIEF, gamma=gamma)
 
 
+def objective(mixture: Mixture, config: SVSLConfig) -> float:
+    """`E[R] + alpha H(theta|c,o) + gamma I(o;theta|c) + beta H(c)` by sums over a fine grid of one context and one
+    parameter."""
+    c, theta = np.linspace(-6, 6, 241), np.linspace(-7, 7, 561)
+    grid_c, grid_theta = (g.reshape(-1, 1) for g in np.meshgrid(c, theta, indexing="ij"))
+    cell = (c[1] - c[0]) * (theta[1] - theta[0])
+    log_context = mixture.log_context_joint(grid_c)  # log pi(o, c)
+    log_expert = mixture.experts.log_prob(grid_c, grid_theta)
+    log_joint = log_context + log_expert
+    joint = np.exp(log_joint) * cell
+    log_c = np.log(np.exp(log_context).sum(axis=1, keepdims=True))
+    log_c_theta = np.log(np.exp(log_joint).sum(axis=1, keepdims=True))
+    information = (log_joint - log_c_theta) - (log_context - log_c)  # log pi(o|c,theta) - log pi(o|c)
+    values = ripples(grid_c, grid_theta)[:, None] - config.alpha * log_expert - config.beta * log_c
+    return float((joint * (values + config.distinction_price * information)).sum())
+
+
+def ripples(contexts: Array, parameters: Array) -> Array:
+    """A return with several optima: near `theta = c` and half a period from it."""
+    error = parameters[:, 0] - contexts[:, 0]
+    return -(error**2) / 4 + np.cos(3 * error) - contexts[:, 0] ** 2 / 4
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.2, 0.6, 1.0])
+@pytest.mark.parametrize("what", ["contexts", "experts"])
+def test_the_objective_does_not_fall_over_an_update(what: str, gamma: float) -> None:
+    """Small steps from very many episodes. The weights are not in it: the paper's value of a context is not either."""
+    config = SVSLConfig(
+        components=3, alpha=0.2, beta=1.0, gamma=gamma, kl_expert=1e-3, kl_context=1e-3, buffer=20_000,
+        context_scale=(1.0,),
+    )  # fmt: skip
+    for seed in range(3):
+        rng = stream(seed)
+        mixture = random_mixture(rng, 3, 1, 1)
+        made = SVSL(config, space_of(Wide()), rng, mixture)
+        while made.stage == "fill":
+            advance(made, Wide())
+        made._keep(np.arange(3))  # without the new component
+        before, index = made._current, np.arange(3)
+        update = made._update_contexts if what == "contexts" else made._update_experts
+        update(index)
+        gain = objective(made._current, config) - objective(before, config)
+        assert gain > 0
+
+
+class Wide:
+    """`ripples`, in a box that nothing leaves."""
+
+    context_low, context_high = np.array([-100.0]), np.array([100.0])
+    parameter_dim, initial_mean, initial_cov = 1, np.zeros(1), np.eye(1)
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        return Outcome(ripples(contexts, parameters), np.zeros(len(contexts), dtype=bool))
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_gamma_near_beta_keeps_both_ways_where_alpha_divides_the_contexts(seed: int) -> None:
     task, config = Twins(), replace(BRIEF, components=4, iterations=120, finetune_every=50, weight_iterations=0)
@@ -110,6 +165,7 @@ class Parabola:
 
     context_low, context_high = np.array([-1.0]), np.array([1.0])
     parameter_dim, initial_mean, initial_cov = 1, np.array([0.5]), np.array([[0.2]])
+    scores_outside = True
 
     def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
         error = parameters[:, 0] - contexts[:, 0] ** 2

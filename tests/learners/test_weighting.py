@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from helpers import components_of, random_mixture
 from svsl.bench import reference
-from svsl.learners import base, weighting
+from svsl.learners import weighting
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.learners.weighting import WeightRewards
 from svsl.model.gaussians import Array, IntArray, LinearGaussian
@@ -31,9 +31,8 @@ class Episodes:
 
     def rewards(self, auxiliary: bool = True) -> WeightRewards:
         config = SVSLConfig(alpha=ALPHA, beta=BETA, auxiliary=auxiliary, context_scale=SCALE)
-        episodes = base.Episodes(self.contexts, self.parameters)
         log_likelihood = self.mixture.experts.log_prob(self.contexts, self.parameters)
-        return WeightRewards(config, self.mixture, self.owners, episodes, self.returns, log_likelihood)
+        return WeightRewards(config, self.mixture, self.owners, self.contexts, self.returns, log_likelihood)
 
     def naive_rewards(self, log_weights: Array, auxiliary: bool = True, stride: int = 1) -> Array:
         components, n = components_of(self.mixture), len(self.owners)

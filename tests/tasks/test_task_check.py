@@ -9,7 +9,7 @@ from svsl import Outcome, Task, make_task
 from svsl.model.gaussians import Array, BoolArray
 from svsl.tasks.check import check_task
 from svsl.tasks.registry import REGISTRY
-from toys import AlwaysNan, Bimodal, SometimesNan, Unimodal
+from toys import AlwaysNan, Bimodal, Crashes, SometimesNan, Unimodal
 
 
 def verdicts(task: Task) -> dict[str, list[str]]:
@@ -71,17 +71,11 @@ def test_invalid_outcomes_are_errors(make: object, message: str) -> None:
 
 
 def test_exceptions_of_a_task_are_errors() -> None:
-    class Refuses(Unimodal):
-        def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
-            if not ((contexts >= self.context_low) & (contexts <= self.context_high)).all():
-                raise ValueError("out of reach")
-            return super().evaluate(contexts, parameters, rng)
-
     class Nowhere(Unimodal):
         def valid_contexts(self, contexts: Array) -> BoolArray:
             return np.zeros(len(contexts), dtype=bool)
 
-    assert any("outside the box: evaluate raised ValueError: out of reach" in t for t in verdicts(Refuses())["error"])
+    assert any("evaluate raised ZeroDivisionError" in text for text in verdicts(Crashes())["error"])
     assert any("hardly any context of the box is valid" in text for text in verdicts(Nowhere())["error"])
 
 
@@ -96,7 +90,22 @@ def test_nan_returns_are_reported() -> None:
     assert any("all returns are NaN" in text for text in verdicts(AlwaysNan())["error"])
 
 
-def test_no_penalty_outside_the_box_is_a_warning() -> None:
+def test_only_a_task_that_scores_contexts_outside_the_box_is_asked_for_them() -> None:
+    class Refuses(Unimodal):
+        def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+            if not ((contexts >= self.context_low) & (contexts <= self.context_high)).all():
+                raise ValueError("out of reach")
+            return super().evaluate(contexts, parameters, rng)
+
+    class Silent(Refuses):
+        scores_outside = False
+
+    assert any("outside the box: evaluate raised ValueError: out of reach" in t for t in verdicts(Refuses())["error"])
+    texts = verdicts(Silent())
+    assert (texts["error"], texts["warning"]) == ([], [])
+
+
+def test_no_penalty_outside_the_box_is_a_warning_if_the_task_scores_there() -> None:
     class Free(Bimodal):
         def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
             return Outcome(-((parameters - 1) ** 2).sum(axis=1), np.zeros(len(contexts), dtype=bool))

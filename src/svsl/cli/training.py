@@ -1,5 +1,6 @@
 """Training a run from the command line, shared by `svsl train`, `svsl resume` and `svsl extend`."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ def train_run(options: TrainingOptions, config: RunConfig, task: Task, open_run:
 
     `open_run` opens or creates the run folder; it is called once the cluster, if there is one, is connected.
     """
+    if config.settings.warning is not None and not options.quiet:
+        print(f"svsl: {config.settings.warning}", file=sys.stderr)
     with _cluster_task(options, config) as remote:
         run = open_run()
         local = None if config.step_based else task  # a step-based learner simulates the task in its own way

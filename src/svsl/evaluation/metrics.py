@@ -75,16 +75,16 @@ def success_map(
     contexts = rng.random((repeats * len(grid), len(low)))
     contexts[:, list(dims)] = np.tile(grid, (repeats, 1))
     contexts = low + (high - low) * contexts
-    gating = library.gating(contexts)
+    gating, valid = library.gating(contexts), valid_contexts(task, contexts)
     gating = np.where(is_active(gating), gating, 0.0)
     gating /= gating.sum(axis=1, keepdims=True)
+    gating[~valid] = 0.0
     rows, components = np.nonzero(gating)
     means = library.mixture.component_means(contexts[rows], components)
     success = run_finite(task, contexts[rows], means, rng).success
     expected = np.bincount(rows, weights=gating[rows, components] * success, minlength=len(contexts))
-    valid = valid_contexts(task, contexts).reshape(repeats, cells, cells)
-    total = np.where(valid, expected.reshape(repeats, cells, cells), 0.0).sum(axis=0)
-    return np.where(valid.any(axis=0), total / np.maximum(valid.sum(axis=0), 1), np.nan)
+    total, count = (v.reshape(repeats, cells, cells).sum(axis=0) for v in (expected, valid))
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ class Arm:
     preset: str | None = None  # default: the task's first, the paper's
     settings: Mapping[str, Any] = field(default_factory=dict)
     task_options: Mapping[str, object] = field(default_factory=dict)
+    series: str = ""  # arms of a sweep, joined in the figure of the front; default the label
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,17 @@ _METRICS = (
 def _three_methods(task: str) -> tuple[Arm, ...]:
     return tuple(Arm(learner, task, learner) for learner in ("svsl", "hireps", "ladips"))
 
+
+def _sweep(name: str, series: str, values: tuple[float, ...], settings: Mapping[str, Any]) -> tuple[Arm, ...]:
+    """Returns arms of the planar reacher's preset for versatility with one setting changed."""
+    return tuple(
+        Arm(f"{name}-{value:g}", "planar-reacher", "svsl", "versatile", {**settings, name: value}, series=series)
+        for value in values
+    )
+
+
+# the paper's only price of variety is alpha; the rest of the preset is the same in both sweeps
+_ONE_PRICE = {"gamma": None, "distinguish_by": "parameters"}
 
 EXPERIMENTS: dict[str, Experiment] = {
     "ablation": Experiment(
@@ -145,6 +157,25 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         figures=("learning", "entropy", "contexts", "success", "balls", "modes"),
         metrics=_METRICS,
+    ),
+    "versatility": Experiment(
+        title="Planar reacher: precision against variety, with three prices and with one",
+        arms=(
+            *_sweep("gamma", "svsl, gamma", (1e-4, 0.05, 0.1, 0.2, 0.3, 0.5), {}),
+            *_sweep("alpha", "svsl, alpha (the paper)", (1e-4, 0.01, 0.05, 0.1, 0.5), _ONE_PRICE),
+            *_three_methods("planar-reacher")[1:],
+        ),
+        seeds=5,
+        claims=(
+            Claim(
+                "A larger alpha covers more modes (it pays for noise within a skill as much as for different skills).",
+                ("success_rate", "ways", "two_kinds", "vendi_score"),
+            ),
+        ),
+        figures=("front", "learning"),
+        metrics=_METRICS,
+        equal_budgets=True,
+        shrink_iterations=False,
     ),
     "step-based": Experiment(
         title="Five-link reacher: svsl against step-based PPO as rewards get sparser",

@@ -21,9 +21,19 @@ from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.model.random import PLOT_STREAM, stream
 from svsl.model.version import __version__
-from svsl.runs.comparison import Group, Table, describe_seeds, format_summary, summary_table, to_csv, to_markdown
+from svsl.runs.comparison import (
+    Group,
+    Table,
+    describe_seeds,
+    format_summary,
+    run_numbers,
+    summary_table,
+    to_csv,
+    to_markdown,
+)
 from svsl.show.plots.contexts import draw_contexts, draw_success_map, name_axes, success_rates
 from svsl.show.plots.files import plot_side_by_side
+from svsl.show.plots.front import FrontPoint, plot_front
 from svsl.show.plots.learning import draw_learning, plot_learning
 from svsl.show.plots.skills import draw_ball_heights
 from svsl.show.plots.style import save_figure
@@ -116,9 +126,23 @@ def _balls(reproduction: Reproduction, path: Path) -> None:
     save_figure(figure, path)
 
 
+def _front(reproduction: Reproduction, path: Path) -> None:
+    """Draws success against the measures of versatility, over the sweeps of the experiment."""
+    points, arms = [], {arm.label: arm for arm in reproduction.experiment.arms}
+    for group in reproduction.groups:
+        arm, runs = arms[group.label], [run_numbers(run, reproduction.contexts) for run in group.runs]
+        names = ("success_rate", "ways", "vendi_score")
+        numbers = {name: np.array([run.get(name) for run in runs], dtype=np.float64) for name in names}
+        value = group.label.rpartition("-")[2] if arm.series else ""
+        points.append(FrontPoint(arm.series or group.label, value, numbers))
+    versatility = (("ways", "ways to succeed per context"), ("vendi_score", "Vendi score of successful paths"))
+    plot_front(points, versatility, ("success_rate", "success rate"), path)
+
+
 FIGURES: dict[str, tuple[Callable[[Reproduction, Path], None], str]] = {  # by name: how to draw it, and its caption
     "learning": (_learning, "Return and success on fresh contexts over episodes, executing component means."),
     "entropy": (_entropy, "Expected entropy of the mixture in nats over episodes (a new component raises it)."),
+    "front": (_front, "Success against ways and Vendi score. Small dots: runs; large ones: their means over seeds."),
     "postures": (
         _postures,
         "First seed of each method. Above: mean postures of the components among 100 draws for six goals; below: their "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array, BoolArray
 from svsl.model.mixture import Mixture
-from svsl.tasks.base import Task
+from svsl.tasks.base import Task, valid_contexts
 
 Arrays = dict[str, NDArray[np.generic]]
 Counters = dict[str, object]  # JSON values
@@ -48,17 +48,22 @@ class SearchSpace:
     initial_mean: Array  # (dt,), mean of a new component's parameters
     initial_cov: Array  # (dt, dt)
     valid_contexts: Callable[[Array], BoolArray] | None = None  # which contexts of the box count; default all
+    scores_outside: bool = False  # whether the task scores other contexts itself
 
     @classmethod
     def of(cls, task: Task) -> Self:
         """Returns the search space of a task; a copy, as floats."""
         names = ("context_low", "context_high", "initial_mean", "initial_cov")
         low, high, mean, cov = (np.array(getattr(task, name), dtype=np.float64) for name in names)
-        return cls(low, high, mean, cov, getattr(task, "valid_contexts", None))
+        own = getattr(task, "valid_contexts", None), bool(getattr(task, "scores_outside", False))
+        return cls(low, high, mean, cov, *own)
 
     def inside(self, contexts: Array) -> BoolArray:
-        """Returns which rows are in the context box: `(..., dc)` -> `(...)`."""
-        return np.asarray(((contexts >= self.context_low) & (contexts <= self.context_high)).all(axis=-1))
+        """Returns which rows are in the valid part of the context box: `(..., dc)` -> `(...)`."""
+        rows = contexts.reshape(-1, contexts.shape[-1])
+        inside: BoolArray = np.all((rows >= self.context_low) & (rows <= self.context_high), axis=1)
+        inside[inside] = valid_contexts(self, rows[inside])
+        return inside.reshape(contexts.shape[:-1])
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,11 @@ class LearnerConfig(ABC):
         for name in names:
             value = getattr(self, name)
             require(value is None or value >= least, name, f"at least {least}", value)
+
+    @property
+    def warning(self) -> str | None:
+        """What is probably a mistake in these settings; None if nothing is."""
+        return None
 
     @property
     def learns_weights(self) -> bool:

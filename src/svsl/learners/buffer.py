@@ -46,10 +46,10 @@ class ReplayBuffer:
         self.contexts[owners, slot] = contexts
         self.parameters[owners, slot] = parameters
         self.returns[owners, slot] = returns
-        if behaviours is not None:
-            if self.behaviours is None:
-                self.behaviours = np.full((*self.returns.shape, behaviours.shape[1]), np.nan)
-            self.behaviours[owners, slot] = behaviours
+        if behaviours is not None and self.behaviours is None:
+            self.behaviours = np.full((*self.returns.shape, behaviours.shape[1]), np.nan)
+        if self.behaviours is not None:
+            self.behaviours[owners, slot] = np.nan if behaviours is None else behaviours
         self.cursor = (self.cursor + counts) % self.size
         self.filled = np.minimum(self.filled + counts, self.size)
 

@@ -20,6 +20,7 @@ from svsl.learners.base import (
 from svsl.model.gaussians import Array, IntArray, LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import rng_from_array, rng_to_array
+from svsl.tasks.base import uniform_contexts
 
 _MILESTONE_EVERY = 10  # iterations between tests
 STD_FLOOR = 1e-5  # smallest std of an option, relative to the initial search and the context box
@@ -101,8 +102,7 @@ class FixedMixtureLearner(ABC, Generic[Config]):
 
     def ask(self) -> Episodes:
         """Draws uniform contexts, options by the gating, and parameters by their experts."""
-        low, high = self.space.context_low, self.space.context_high
-        contexts = self.rng.uniform(low, high, (self.config.batch, len(low)))
+        contexts = uniform_contexts(self.space, self.config.batch, self.rng)
         components = self.options.sample_components(contexts, self.rng)
         self._asked = Episodes(contexts, self.options.sample_parameters(contexts, components, self.rng))
         return self._asked

@@ -67,6 +67,16 @@ _TABLE_TENNIS = SVSLConfig(
     context_start_std=(0.625, 0.75, 0.58, 0.75), context_std=(0.32**0.5, 0.375**0.5, 0.29**0.5, 0.375**0.5),
     context_scale=(1.0, 1.0, 1.0, 1.0),
 )  # fmt: skip
+# not in the paper: half as many new episodes and twice the memory, no fits to contexts that do not count
+_EFFICIENT_PLANAR_REACHER = replace(
+    _PLANAR_REACHER, components=60, beta=0.5, beta_weight=None, context_batch=5, expert_batch=27, buffer=272,
+    reject_outside=True, closing_iterations=50, kl_closing=0.05,
+)  # fmt: skip
+_VERSATILE_PLANAR_REACHER = replace(
+    _PLANAR_REACHER, components=80, iterations=250, finetune_every=100, gamma=0.2, distinguish_by="behaviour",
+    beta_weight=2.0, kl_context=0.003, context_batch=5, expert_batch=27, buffer=272, reject_outside=True,
+    closing_iterations=370, closing_batch=20,
+)  # fmt: skip
 # plain distances are steep near the target: components need more entropy to stay wide
 _EFFICIENT_TABLE_TENNIS = replace(
     _TABLE_TENNIS, beta=0.5, expert_batch=26, buffer=1134, reject_outside=True, delete_factor=1.5,
@@ -83,7 +93,11 @@ _LADIPS_TABLE_TENNIS = LaDiPSConfig(
 
 # by task and learner; the first that agrees with the task options is the default
 PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
-    ("planar-reacher", "svsl"): {"paper": Preset(_PLANAR_REACHER)},
+    ("planar-reacher", "svsl"): {
+        "paper": Preset(_PLANAR_REACHER),
+        "efficient": Preset(_EFFICIENT_PLANAR_REACHER),
+        "versatile": Preset(_VERSATILE_PLANAR_REACHER),
+    },
     ("beer-pong", "svsl"): {
         "paper": Preset(_BEER_PONG),
         # a surrogate fitted to twice the episodes is far less noisy: half the iterations find the throw

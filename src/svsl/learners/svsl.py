@@ -6,7 +6,8 @@ component weights, uniform until then, are learned and light components are remo
 components of a finished library and add to them.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -14,20 +15,32 @@ import numpy as np
 from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, add_prefix, strip_prefix
 from svsl.learners.behaviours import BehaviourModel, fit_behaviour, log_likelihoods
 from svsl.learners.buffer import ReplayBuffer
+from svsl.learners.outside import draw_until_inside, with_unrun
 from svsl.learners.svsl_config import Schedule, SVSLConfig
 from svsl.learners.svsl_steps import Step, context_step, expert_step, start_at_episode, start_at_random
 from svsl.learners.trust_region import categorical_step
 from svsl.learners.weighting import WeightRewards
-from svsl.model.gaussians import Array, IntArray, LinearGaussian
+from svsl.model.gaussians import Array, BoolArray, IntArray, LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import rng_from_array, rng_to_array
 from svsl.tasks.base import uniform_contexts
 
-Stage = Literal["fill", "context", "expert", "weights", "done", "closing"]  # checkpoints store the position
+Stage = Literal["fill", "context", "expert", "weights", "done", "closing", "start"]  # checkpoints store the position
 _STAGES = get_args(Stage)
-_REJECTION_ROUNDS = 20
 _BLOCK = 16  # components updated together
 _CLOSING_TESTS = 8  # tests during the closing stage
+_FAILURES = 0.25  # share of the tested contexts, those with the lowest returns, near which a component may start
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Episodes of the components `owners (n,)`, the first of them for the current stage, the others for the next."""
+
+    owners: IntArray
+    contexts: Array
+    parameters: Array
+    first: int
+    run: BoolArray  # the others are outside the box, and scored by the learner itself
 
 
 class SVSL:
@@ -61,20 +74,30 @@ class SVSL:
         self.milestone = 0  # finished components, plus one after the weight update; the base counts as one component
         self.failed_steps, self.deleted = 0, 0
         self._mixture = base
-        self._asked: tuple[IntArray, Episodes, int] | None = None
+        self._asked: _Asked | None = None
+        self._runs_outside = space.scores_outside and not config.reject_outside
         self._behaviour_models: dict[int, BehaviourModel] = {}  # of components whose buffer did not change since
-        self._unused = np.zeros(
-            0, dtype=np.intp
-        )  # new episodes per component since its last step, in the closing stage
-        if not (self.base and self.schedule.warm_starts(1)):
+        self._unused: IntArray = np.zeros(0, np.intp)  # episodes since each one's last step, in the closing stage
+        if not (self.base and (self.schedule.warm_starts(1) or self.config.start_tests)):
             self._add_component()  # otherwise as soon as there are episodes to start from
 
     # ---- the protocol -------------------------------------------------------------------------------------------
 
     def ask(self) -> Episodes:
         """Draws new episodes of the components updated next."""
+        episodes = self._draw()
+        while not len(episodes.contexts):  # all outside the box, and scored by the learner
+            self.tell(np.empty(0))
+            if self.done:
+                break
+            episodes = self._draw()
+        return episodes
+
+    def _draw(self) -> Episodes:
         if self.stage == "closing":
             return self._ask_closing()
+        if self.stage == "start":
+            return self._ask_start()
         index = self._updated()
         together = self.config.draw_together and self.stage == "context"
         stages: list[Stage] = ["context", "expert"] if together else [self.stage]
@@ -84,36 +107,42 @@ class SVSL:
         return self._propose(owners, contexts, parameters, len(drawn[0][0]))
 
     def _propose(self, owners: IntArray, contexts: Array, parameters: Array, first: int) -> Episodes:
-        episodes = Episodes(contexts, parameters, described=self.config.distinguish_by == "behaviour")
-        self._asked = owners, episodes, first
-        return episodes
+        run = np.ones(len(contexts), dtype=bool) if self._runs_outside else self.space.inside(contexts)
+        self._asked = _Asked(owners, contexts, parameters, first, run)
+        return Episodes(contexts[run], parameters[run], described=self.config.distinguish_by == "behaviour")
 
     def tell(self, returns: Array, behaviours: Array | None = None) -> None:
         """Stores the returns, makes the steps they were drawn for, and moves to the next stage."""
         assert self._asked is not None, "tell without ask"
-        owners, episodes, first = self._asked
-        self._asked = None
+        asked, self._asked = self._asked, None
+        returns = with_unrun(asked.run, returns)
+        behaviours = None if behaviours is None else with_unrun(asked.run, behaviours)
         if self.stage == "closing":
-            self._tell_closing(owners, episodes, returns, behaviours)
-            return
-        index = self._updated()
-        if self.stage == "weights":
-            self._update_weights(owners, episodes, returns, behaviours)
+            self._tell_closing(asked, returns, behaviours)
+        elif self.stage == "start":
+            self._tell_start(asked, returns)
+        elif self.stage == "weights":
+            if len(returns):
+                self._update_weights(asked, returns, behaviours)
             self.stage, self.milestone = "done", self.milestone + 1
-            return
-        self._store(owners[:first], episodes, returns, behaviours, slice(None, first))
+        else:
+            self._tell_training(asked, returns, behaviours)
+
+    def _tell_training(self, asked: _Asked, returns: Array, behaviours: Array | None) -> None:
+        index = self._updated()
+        self._store(asked, returns, behaviours, slice(None, asked.first))
         if self.stage == "fill":
             self.stage, self.iteration = "context", 1
             self.milestone += self.base > 0 and self.milestone == 0
             if len(self._current) == self.base:
-                self._add_component()
+                self._next_component()
             return
         if self.stage == "context":
             self._update_contexts(index)
             self.stage = "expert"
-            if first == len(owners):
+            if not self.config.draw_together:
                 return
-            self._store(owners[first:], episodes, returns, behaviours, slice(first, None))
+            self._store(asked, returns, behaviours, slice(asked.first, None))
         self._update_experts(index)
         self.stage = "context"
         if self.iteration == self.schedule.iterations(self.component):
@@ -136,28 +165,16 @@ class SVSL:
             components=self.config.components,
             iteration=self.iteration,
             iterations=self.config.closing_iterations if closing else self.schedule.iterations(self.component),
-            work=self._planned_so_far() / self.schedule.total,
+            work=self.schedule.episodes_so_far(self.stage, self.component, self.iteration) / self.schedule.total
+            if self.context_buffer.filled.any()
+            else 0.0,
             recent_return=float(recent[-1]) if len(recent) else float("nan"),
             counts={"failed_steps": self.failed_steps, "deleted": self.deleted},
         )
 
-    def _planned_so_far(self) -> int:
-        """Returns the episodes planned up to the last finished iteration."""
-        schedule = self.schedule
-        if self.stage == "done":
-            return schedule.total
-        if self.stage == "weights":
-            return schedule.episodes_until_closing(self.config.closing_iterations)
-        if self.stage == "closing":
-            return schedule.episodes_until_closing(self.iteration)
-        if self.stage == "fill":
-            filled = schedule.episodes_until(self.component, 0) - schedule.batch_sizes["fill"]
-            return filled if self.context_buffer.filled.any() else 0
-        return schedule.episodes_until(self.component, self.iteration - 1)
-
     def mixture(self) -> Mixture | None:
         """Returns the finished components; their weights are uniform until the last update."""
-        if self.stage in ("closing", "weights", "done"):
+        if self.stage in ("start", "closing", "weights", "done"):
             return self._mixture
         trained = len(self._current) - (len(self._current) > self.base)
         return self._current.select(np.arange(trained)) if trained else None
@@ -204,11 +221,29 @@ class SVSL:
             return np.arange(count)
         return np.arange(self.frozen if self.iteration % self.config.finetune_every == 0 else count - 1, count)
 
-    def _add_component(self) -> None:
-        if self.schedule.warm_starts(self.component):
-            contexts, experts = start_at_episode(self._current, self.expert_buffer, self.space, self.rng)
+    def _next_component(self) -> None:
+        """Adds a component, after a look at where the library fails if the settings ask for one."""
+        if self.config.start_tests:
+            self.stage, self.iteration = "start", 0
         else:
-            contexts, experts = start_at_random(self.config, self.space, self.rng)
+            self._add_component()
+
+    def _ask_start(self) -> Episodes:
+        """Draws uniform contexts, and for each the mean parameters of a component chosen by the gating."""
+        contexts = uniform_contexts(self.space, self.config.start_tests, self.rng)
+        owners = self._current.sample_components(contexts, self.rng)
+        return self._propose(owners, contexts, self._current.component_means(contexts, owners), len(owners))
+
+    def _tell_start(self, asked: _Asked, returns: Array) -> None:
+        """Adds a component near one of the contexts with the lowest returns."""
+        worst = np.argsort(returns, kind="stable")[: max(1, round(_FAILURES * len(returns)))]
+        self._add_component(asked.contexts[self.rng.choice(worst)])  # any of them: the very worst may be impossible
+
+    def _add_component(self, target: Array | None = None) -> None:
+        if self.schedule.warm_starts(self.component):
+            contexts, experts = start_at_episode(self._current, self.expert_buffer, self.space, self.rng, target)
+        else:
+            contexts, experts = start_at_random(self.config, self.space, self.rng, target)
         if self._mixture is not None:
             contexts, experts = self._mixture.contexts.append(contexts), self._mixture.experts.append(experts)
         self._mixture = Mixture(np.full(len(contexts), -np.log(len(contexts))), contexts, experts)
@@ -223,7 +258,7 @@ class SVSL:
             self._keep(np.arange(len(self._current) - 1))
         if self.component < self.config.components:
             self.component += 1
-            self._add_component()
+            self._next_component()
         elif self.config.closing_iterations:
             self.stage, self.iteration = "closing", 0
             self._unused = np.zeros(len(self._current), dtype=np.intp)
@@ -253,36 +288,20 @@ class SVSL:
     def _draw_contexts(self, index: IntArray, stage: Stage) -> tuple[IntArray, Array]:
         """Draws contexts of new episodes for a stage; returns the component of each, and the contexts."""
         count = self.schedule.batch_sizes[stage]
-        if self.config.reject_outside and stage in ("fill", "expert"):
-            return self._draw_until_inside(index, count)
+        if not self._runs_outside and stage in ("fill", "expert", "weights"):
+            drawn = draw_until_inside(self._current.contexts, index, count, self.space, self.rng)
+            inside = self.space.inside(drawn[1]) | (stage != "weights")
+            return drawn[0][inside], drawn[1][inside]
         contexts = self._current.contexts.select(index).sample(np.empty((len(index), count, 0)), self.rng)
         return np.repeat(index, count), contexts.reshape(-1, contexts.shape[2])
 
-    def _draw_until_inside(self, index: IntArray, count: int) -> tuple[IntArray, Array]:
-        """Draws contexts of each component until `count` of them are inside the box or the rounds are used up."""
-        drawn: list[list[Array]] = [[] for _ in index]
-        missing = np.full(len(index), count)
-        for _ in range(_REJECTION_ROUNDS):
-            short = np.flatnonzero(missing > 0)
-            if not len(short):
-                break
-            draws = self._current.contexts.select(index[short]).sample(np.empty((len(short), count, 0)), self.rng)
-            inside = np.cumsum(self.space.inside(draws), axis=1)
-            for row, position in enumerate(short):
-                enough = int(np.searchsorted(inside[row], missing[position])) + 1
-                drawn[position].append(draws[row, :enough])
-                missing[position] -= inside[row, min(enough, count) - 1]
-        blocks = [np.concatenate(part) for part in drawn]
-        return np.repeat(index, [len(block) for block in blocks]), np.concatenate(blocks)
-
-    def _store(
-        self, owners: IntArray, episodes: Episodes, returns: Array, behaviours: Array | None, part: slice
-    ) -> None:
-        """Stores a part of the episodes in the buffers; `owners` are those of the part."""
-        contexts, parameters, returns = episodes.contexts[part], episodes.parameters[part], returns[part]
+    def _store(self, asked: _Asked, returns: Array, behaviours: Array | None, part: slice) -> None:
+        """Stores a part of the episodes in the buffers."""
+        owners, contexts, parameters = asked.owners[part], asked.contexts[part], asked.parameters[part]
+        returns = returns[part]
         behaviours = None if behaviours is None else behaviours[part]
         self.context_buffer.append(owners, contexts, parameters, returns, behaviours)
-        if self.config.reject_outside:
+        if not self._runs_outside:
             inside = self.space.inside(contexts)
             owners, contexts = owners[inside], contexts[inside]
             parameters, returns = parameters[inside], returns[inside]
@@ -307,10 +326,10 @@ class SVSL:
         owners, contexts = owners[order], contexts[order]
         return self._propose(owners, contexts, self._current.sample_parameters(contexts, owners, self.rng), len(owners))
 
-    def _tell_closing(self, owners: IntArray, episodes: Episodes, returns: Array, behaviours: Array | None) -> None:
+    def _tell_closing(self, asked: _Asked, returns: Array, behaviours: Array | None) -> None:
         """Makes a step of the experts that have a whole batch of new episodes; a rarely chosen one has to wait."""
-        self._store_for_experts(owners, episodes.contexts, episodes.parameters, returns, behaviours)
-        self._unused += np.bincount(owners, minlength=len(self._current))
+        self._store_for_experts(asked.owners, asked.contexts, asked.parameters, returns, behaviours)
+        self._unused += np.bincount(asked.owners, minlength=len(self._current))
         ready = np.flatnonzero(self._unused >= self.config.closing_batch)
         self._unused[ready] = 0
         self._update_experts(ready, replace(self.config, kl_expert=self.config.kl_closing))
@@ -324,7 +343,9 @@ class SVSL:
 
     def _update_contexts(self, index: IntArray) -> None:
         """Makes a step of `pi(c|o)` for each component of `index`, all from the mixture before the update."""
-        contexts = self._stepped(self._current.contexts, context_step, self.context_buffer, index, self.config)
+        contexts = self._stepped(
+            self._current.contexts, partial(context_step, space=self.space), self.context_buffer, index, self.config
+        )
         self._mixture = replace(self._current, contexts=contexts)
 
     def _update_experts(self, index: IntArray, config: SVSLConfig | None = None) -> None:
@@ -355,11 +376,12 @@ class SVSL:
                 models[component] = fit_behaviour(self.expert_buffer, component)
         return log_likelihoods([models[component] for component in range(len(models))], contexts, behaviours)
 
-    def _update_weights(self, owners: IntArray, episodes: Episodes, returns: Array, behaviours: Array | None) -> None:
+    def _update_weights(self, asked: _Asked, returns: Array, behaviours: Array | None) -> None:
         """Learns `pi(o)` from new episodes of all components and removes the light ones."""
         config = self.config
-        log_likelihood = self._likelihood(episodes.contexts, episodes.parameters, behaviours)
-        rewards = WeightRewards(config, self._current, owners, episodes, returns, log_likelihood)
+        assert config.beta_weight is not None
+        log_likelihood = self._likelihood(asked.contexts, asked.parameters, behaviours)
+        rewards = WeightRewards(config, self._current, asked.owners, asked.contexts, returns, log_likelihood)
         log_weights = self._current.log_weights
         for _ in range(config.weight_iterations):
             log_weights = categorical_step(log_weights, rewards(log_weights), config.beta_weight, config.kl_weight)

@@ -29,8 +29,9 @@ class SVSLConfig(LearnerConfig):
     distinguish_by: Literal["parameters", "behaviour"] = "parameters"
     """What makes skills distinct: their parameters, as in the paper, or what they do, if the task describes behaviours
     (`info["path"]`)."""
-    beta_weight: float = 1.0
-    """Entropy bonus of the component weights: higher keeps more components at the end (beta_w)."""
+    beta_weight: float | None = None
+    """Entropy bonus of the component weights: higher keeps more components at the end (beta_w). Default beta; a lower
+    one throws away what was learned."""
     auxiliary: bool = True
     """Add the log responsibilities and the log gating to the rewards; off is the paper's ablation."""
     kl_expert: float = 0.01
@@ -59,7 +60,8 @@ class SVSLConfig(LearnerConfig):
     draw_together: bool = False
     """Run the episodes of an iteration's context step and expert step as one batch, which uses more cores."""
     reject_outside: bool = False
-    """Fit experts only to contexts inside the box; episodes outside are still run and used by the context steps."""
+    """Run only contexts inside the box; the learner scores the others itself, clearly worse than those inside. Always
+    so if the task does not score them."""
     delete_factor: float | None = None
     """Delete a trained component whose mean return falls short of the others' mean m by more than (factor - 1) |m|:
     with m = -2 and a factor of 5 below -10, with m = 2 and a factor of 1.5 below 1. Default: delete none."""
@@ -68,6 +70,9 @@ class SVSLConfig(LearnerConfig):
     episode near sparsely covered contexts: they learn much faster, but resemble their neighbours."""
     warm_start_iterations: int | None = None
     """Training iterations of a component that starts from a stored episode; default the same as of the others."""
+    start_tests: int = 0
+    """Contexts in which the library is tested before a component is added, which starts near one of those with the
+    lowest returns; 0: near random ones."""
     context_start_std: tuple[float, ...] | None = None
     """Standard deviation of new components' context means around the middle of the box; default 0.6 of its width."""
     context_std: tuple[float, ...] | None = None
@@ -80,7 +85,7 @@ class SVSLConfig(LearnerConfig):
         self.require_at_least(1, "components", "iterations", "finetune_every", "warm_start_iterations", "delete_factor")
         self.require_at_least(1, "context_batch", "expert_batch", "buffer", "closing_batch")
         self.require_at_least(0, "alpha", "beta", "beta_weight", "weight_iterations", "from_scratch")
-        self.require_at_least(0, "gamma", "closing_iterations")
+        self.require_at_least(0, "gamma", "closing_iterations", "start_tests")
         require(self.gamma is None or self.gamma <= self.beta, "gamma", f"at most beta ({self.beta:g})", self.gamma)
         for name in ("kl_expert", "kl_context", "kl_weight", "kl_closing"):
             require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
@@ -90,6 +95,16 @@ class SVSLConfig(LearnerConfig):
     def distinction_price(self) -> float:
         """The price of being distinct: `gamma`, by default `alpha`."""
         return self.alpha if self.gamma is None else self.gamma
+
+    @property
+    def warning(self) -> str | None:
+        """Whether the weights would throw away components that the context distributions were trained to keep."""
+        if self.beta_weight is None or self.beta_weight >= self.beta or not self.learns_weights:
+            return None
+        return (
+            f"beta_weight {self.beta_weight:g} is below beta {self.beta:g}: learning the weights will throw away "
+            "components; leave it out to use beta"
+        )
 
     @property
     def learns_weights(self) -> bool:
@@ -103,7 +118,8 @@ class SVSLConfig(LearnerConfig):
     def scaled(self, scale: float, power: float) -> Self:
         """Returns the settings of a smaller run."""
         components, iterations = shrunk(self.components, scale, 2), shrunk(self.iterations, scale, 5, power)
-        return replace(self, components=components, iterations=iterations)
+        closing = shrunk(self.closing_iterations, scale, min(5, self.closing_iterations), power)
+        return replace(self, components=components, iterations=iterations, closing_iterations=closing)
 
     def with_budget(self, episodes: float) -> Self:
         """Returns the settings unchanged: the number of components sets the budget, which other learners match."""
@@ -127,6 +143,7 @@ class SVSLConfig(LearnerConfig):
 
         return replace(
             self,
+            beta_weight=self.beta if self.beta_weight is None else self.beta_weight,
             buffer=buffer,
             context_batch=self.context_batch or int(0.6 * int(1.5 * feature_count(dim_context))),
             expert_batch=self.expert_batch or int(0.6 * buffer),
@@ -171,11 +188,12 @@ class Schedule:
 
     def episodes_until(self, component: int, iteration: int) -> int:
         """Returns the episodes asked for (without rejections) until this iteration of this component is done."""
-        sizes, updated = self.batch_sizes, self.base - self.frozen
+        config, sizes, updated = self.config, self.batch_sizes, self.base - self.frozen
         total = self.base * sizes["fill"]
         for number in range(1, component + 1):
             iterations = self.iterations(number) if number < component else iteration
-            others = iterations // self.config.finetune_every * (number - 1 + updated)
+            others = iterations // config.finetune_every * (number - 1 + updated)
+            total += config.start_tests * (number > 1 or self.base > 0)
             total += sizes["fill"] + (iterations + others) * (sizes["context"] + sizes["expert"])
         return total
 
@@ -184,6 +202,16 @@ class Schedule:
         last = self.config.components
         closing = iteration * self.batch_sizes["closing"] * (self.base + last)
         return self.episodes_until(last, self.iterations(last)) + closing
+
+    def episodes_so_far(self, stage: str, component: int, iteration: int) -> int:
+        """Returns the episodes asked for up to the last finished iteration, once the first ones have been run."""
+        if stage == "done":
+            return self.total
+        if stage in ("closing", "weights"):
+            return self.episodes_until_closing(iteration if stage == "closing" else self.config.closing_iterations)
+        if stage in ("fill", "start"):
+            return self.episodes_until(component, 0) - self.batch_sizes["fill"]
+        return self.episodes_until(component, iteration - 1)
 
     @property
     def total(self) -> int:

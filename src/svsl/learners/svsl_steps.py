@@ -10,6 +10,7 @@ import numpy as np
 
 from svsl.learners.base import SearchSpace
 from svsl.learners.buffer import ReplayBuffer
+from svsl.learners.outside import score_outside
 from svsl.learners.surrogates import fit_quadratic
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.learners.trust_region import gaussian_step
@@ -28,24 +29,36 @@ Likelihood = Callable[[Array, Array, Array | None], Array]
 Step = Callable[[Mixture, ReplayBuffer, IntArray, SVSLConfig, Likelihood], Stepped]
 
 
-def start_at_random(config: SVSLConfig, space: SearchSpace, rng: np.random.Generator) -> Start:
-    """Returns a component at a random context, with the task's initial search; `config` is resolved."""
+def start_at_random(
+    config: SVSLConfig, space: SearchSpace, rng: np.random.Generator, target: Array | None = None
+) -> Start:
+    """Returns a component at a context, by default a random one, with the task's initial search.
+
+    `config` is resolved.
+    """
     middle = 0.5 * (space.context_low + space.context_high)
-    mean = middle + np.array(config.context_start_std) * rng.standard_normal(len(middle))
+    mean = target
+    if mean is None:
+        mean = middle + np.array(config.context_start_std) * rng.standard_normal(len(middle))
+        if config.reject_outside or not space.scores_outside:
+            mean = np.clip(mean, space.context_low, space.context_high)
     contexts = LinearGaussian.unconditional(mean[None], np.diag(np.array(config.context_std))[None])
     gain = np.zeros((1, len(space.initial_mean), len(middle)))
     experts = LinearGaussian.build(gain, space.initial_mean[None], np.linalg.cholesky(space.initial_cov)[None])
     return contexts, experts
 
 
-def start_at_episode(mixture: Mixture, buffer: ReplayBuffer, space: SearchSpace, rng: np.random.Generator) -> Start:
-    """Returns a component centred on the best stored episode near a sparsely covered context.
+def start_at_episode(
+    mixture: Mixture, buffer: ReplayBuffer, space: SearchSpace, rng: np.random.Generator, target: Array | None = None
+) -> Start:
+    """Returns a component centred on the best stored episode near a context, by default a sparsely covered one.
 
     Its shape is that of the episode's own component, with a wider search.
     """
     width = space.context_high - space.context_low
-    candidates = space.context_low + width * rng.random((_CANDIDATES, len(width)))
-    target = candidates[logsumexp(mixture.log_context_joint(candidates)).argmin()]
+    if target is None:
+        candidates = space.context_low + width * rng.random((_CANDIDATES, len(width)))
+        target = candidates[logsumexp(mixture.log_context_joint(candidates)).argmin()]
     distance = (((buffer.contexts - target) / width) ** 2).sum(axis=2)
     distance[np.arange(buffer.size) >= buffer.filled[:, None]] = np.inf
     nearest = np.argsort(distance, axis=None)[:_NEIGHBOURS]
@@ -59,12 +72,17 @@ def start_at_episode(mixture: Mixture, buffer: ReplayBuffer, space: SearchSpace,
 
 
 def context_step(
-    mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig, likelihood: Likelihood
+    mixture: Mixture,
+    buffer: ReplayBuffer,
+    index: IntArray,
+    config: SVSLConfig,
+    likelihood: Likelihood,
+    space: SearchSpace,
 ) -> Stepped:
     """Updates `pi(c|o)` of the components `index`, whose buffers are full.
 
     The targets are `R + gamma log pi(o|c,theta) + (beta - gamma) log pi(o|c)`. The constant `alpha H[expert]` of the
-    paper's target is left out: it does not change the step.
+    paper's target is left out: it does not change the step. Contexts without a return are scored here.
     """
     old, contexts, targets = mixture.contexts.select(index), buffer.contexts[index], buffer.returns[index]
     if config.auxiliary:
@@ -72,6 +90,9 @@ def context_step(
         context_joint, joint = _log_joints(mixture, buffer, index, likelihood)
         targets += gamma * _own_share(index, joint)
         targets += (config.beta - gamma) * _own_share(index, context_joint)
+    outside = np.isnan(targets)
+    if outside.any():
+        targets = score_outside(contexts, targets, outside, space, config.beta)
     model = fit_quadratic(old, contexts[:, :, :0], contexts, targets)
     new, info = gaussian_step(old, model, config.beta, config.kl_context)
     return clip_std(new, np.array(config.context_scale), *_CONTEXT_STD_LIMITS), int((~info.ok).sum())

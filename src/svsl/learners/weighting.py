@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from svsl.learners.base import Episodes
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.gaussians import Array, IntArray
 from svsl.model.mixture import Mixture
@@ -24,7 +23,7 @@ class WeightRewards:
         config: Resolved settings.
         mixture: The model the episodes were drawn from.
         owners: `(n,)`, the component that drew each episode.
-        episodes: The episodes.
+        contexts: `(n, dc)`, their contexts.
         returns: `(n,)`.
         log_likelihood: `(n, K)`, of each episode under every component: `log pi(theta|c,o)`, or what tells behaviours
             apart.
@@ -35,11 +34,10 @@ class WeightRewards:
         config: SVSLConfig,
         mixture: Mixture,
         owners: IntArray,
-        episodes: Episodes,
+        contexts: Array,
         returns: Array,
         log_likelihood: Array,
     ) -> None:
-        contexts = episodes.contexts
         log_contexts = mixture.contexts.log_prob(contexts[:, :0], contexts)
         log_both = log_contexts + log_likelihood
         self.config, self.owners, self.returns = config, owners, returns
@@ -53,7 +51,7 @@ class WeightRewards:
         )  # centred, so that distances stay exact
         # the value is smooth: where all pairs would not fit in memory, it is evaluated at every n-th episode
         stride = -(-(len(contexts) ** 2) // _KERNEL_ENTRIES)
-        stride = max(1, min(stride, int(self.counts.min())))  # at least one point of every component
+        stride = max(1, min(stride, int(self.counts[self.counts > 0].min())))  # at least one point of every component
         self._points = slice(None, None, stride)
         self._kernel = _kernel(scaled[self._points], scaled)
         self._point_counts = np.bincount(owners[self._points], minlength=len(mixture))
@@ -70,7 +68,8 @@ class WeightRewards:
         top, bottom = (self._kernel @ np.stack([importance * self.returns, importance], axis=1)).T
         value = top / (bottom + 1e-300)
         mean_value = self._mean(value, self.owners[self._points], self._point_counts)
-        return self._mean(targets, self.owners, self.counts) - mean_value + self.entropies
+        rewards = self._mean(targets, self.owners, self.counts) - mean_value + self.entropies
+        return np.where(self.counts > 0, rewards, rewards[self.counts > 0].min())  # no episodes: as the worst
 
     @staticmethod
     def _mean(values: Array, owners: IntArray, counts: IntArray) -> Array:

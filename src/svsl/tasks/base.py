@@ -44,7 +44,7 @@ class Task(Protocol):
 
     Attributes:
         context_low: `(dc,)`, lower corner of the context box.
-        context_high: `(dc,)`, upper corner. Learners may ask for contexts outside the box: score them clearly worse.
+        context_high: `(dc,)`, upper corner.
         parameter_dim: Number dt of parameters of a skill.
         initial_mean: `(dt,)`, mean of the initial search distribution of a new component.
         initial_cov: `(dt, dt)`, its covariance.
@@ -53,9 +53,11 @@ class Task(Protocol):
     (otherwise the worst finite return seen so far). For the measures of versatility it may put into `info` a `mode`,
     its name for the kind of behaviour, and a `path (n, d)`, what the behaviour looks like, scaled so that a root mean
     square distance of 1 is a clear difference; or do so in `describe`, called like `evaluate`, if that takes time. If
-    only a part of the box is valid, `valid_contexts(contexts)` says which rows are, `(n,)` bool: tests draw from it.
-    `context_names`, one per dimension, are the labels of figures and sliders. How a task is shown is described in
-    `svsl.tasks.presentation`, its step-based form in `svsl.tasks.steps`.
+    only a part of the box is valid, `valid_contexts(contexts)` says which rows are, `(n,)` bool. Contexts outside the
+    box or its valid part never reach `evaluate`, unless the task declares `scores_outside = True`: it then scores them
+    itself, clearly worse than those inside, as the paper's tasks do. `context_names`, one per dimension, are the labels
+    of figures and sliders. How a task is shown is described in `svsl.tasks.presentation`, its step-based form in
+    `svsl.tasks.steps`.
     """
 
     context_low: Array

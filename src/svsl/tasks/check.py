@@ -128,7 +128,7 @@ def _check_outcome(outcome: Outcome | None, count: int) -> Finding:
 def _check_behaviour(
     task: Task, contexts: Array, parameters: Array, returns: Array, seed: int, findings: _Findings
 ) -> None:
-    """Checks repeatability, independence of the batch, single episodes, and the cost of leaving the context box."""
+    """Checks repeatability, independence of the batch, single episodes, and scores outside the box if declared."""
 
     def run(rows: slice, contexts: Array = contexts) -> Array:
         outcome = task.evaluate(contexts[rows].copy(), parameters[rows].copy(), stream(seed, 2))
@@ -143,9 +143,11 @@ def _check_behaviour(
     if one is not None:
         same = np.array_equal(one, returns[:1], equal_nan=True)
         findings.expect(same, "a batch of one", not_independent, "warning")
+    if not getattr(task, "scores_outside", False):  # no learner asks for contexts outside the box
+        return
     low, high = np.asarray(task.context_low), np.asarray(task.context_high)
     outside = np.where(contexts > 0.5 * (low + high), contexts + (high - low), contexts - (high - low))
-    fix = "; learners ask for such contexts; return clearly worse values for them than inside"
+    fix = "; with scores_outside, learners ask for such contexts; return clearly worse values for them than inside"
     doing = "contexts outside the box: evaluate raised"
     returns_outside = findings.attempt(doing, lambda: run(slice(None), outside), fix)
     if returns_outside is None:
@@ -153,5 +155,5 @@ def _check_behaviour(
     if np.nanmean(returns_outside) < np.nanmean(returns):
         findings.append(Finding("ok", "contexts outside the box score worse"))
     else:
-        drift = "so components may drift out of it; subtract a penalty there"
+        drift = "so components may drift out of it; subtract a penalty there, or do without scores_outside"
         findings.append(Finding("warning", f"contexts outside the box score no worse, {drift}"))

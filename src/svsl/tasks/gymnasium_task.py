@@ -58,8 +58,8 @@ class EnvironmentSpec:
 class EpisodeRunner:
     """Runs episodes in one process."""
 
-    def __init__(self, spec: EnvironmentSpec) -> None:
-        self.spec, self.env = spec, spec.make()
+    def __init__(self, spec: EnvironmentSpec, outside_penalty: float = 0.0) -> None:
+        self.spec, self.outside_penalty, self.env = spec, outside_penalty, spec.make()
 
     def start(self, context: Array, seed: int) -> Array:
         """Resets the environment to a context and returns the first observation."""
@@ -94,13 +94,17 @@ class EpisodeRunner:
         context, parameters, seed = episode
         self.start(context, seed)
         space = self.env.action_space
-        _, reward, terminated, truncated, info = self.env.step(parameters.reshape(space.shape).astype(space.dtype))
+        low, high = action_box(self.spec, space)
+        nearest = np.clip(parameters, low, high)
+        _, reward, terminated, truncated, info = self.env.step(nearest.reshape(space.shape).astype(space.dtype))
         if not (terminated or truncated):
             raise SvslError(
                 f"{self.spec.name} did not end after one step, so one action is not a whole episode; "
                 "for step-based environments use svsl.tasks.movement_task.MovementPrimitiveTask"
             )
-        return episode_result(float(reward), info)
+        # the scale of the return is unknown, so the cost is relative to the return of the nearest action inside
+        cost = self.outside_penalty * (((parameters - nearest) / (high - low)) ** 2).sum()
+        return episode_result(float(reward - cost), info)
 
 
 def episode_result(total: float, info: Info) -> EpisodeResult:
@@ -117,21 +121,17 @@ def episode_result(total: float, info: Info) -> EpisodeResult:
 
 
 class EnvironmentTask:
-    """Base class of tasks on Gymnasium environments: the context box, the penalties and the process pool.
+    """Base class of tasks on Gymnasium environments: the context box, success and the process pool.
 
     `workers` is the number of processes (default: all cores; 0 runs episodes in this one). It does not affect returns.
     """
 
-    def __init__(
-        self, spec: EnvironmentSpec, corners: Sequence[Corner], outside_penalty: float, success_return: float | None
-    ) -> None:
+    def __init__(self, spec: EnvironmentSpec, corners: Sequence[Corner], success_return: float | None) -> None:
         runner = EpisodeRunner(spec)
         env = runner.env
-        self.spec, self.outside_penalty, self.success_return = spec, outside_penalty, success_return
+        self.spec, self.success_return = spec, success_return
         self.action_low, self.action_high = action_box(spec, env.action_space)
         self.context_low, self.context_high = context_box(spec, env.observation_space, *corners)
-        self.parameter_low: Array = np.array(-np.inf)
-        self.parameter_high: Array = np.array(np.inf)
         self._env_defaults = {n: getattr(env.unwrapped, n, None) for n in ("initial_mean", "initial_cov", "dt")}
         try:
             runner.start(0.5 * (self.context_low + self.context_high), 0)  # fail here rather than in the first batch
@@ -167,16 +167,12 @@ class EnvironmentTask:
     def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
         """Runs one episode per row, each with its own seed drawn from `rng`."""
         seeds = rng.integers(2**31, size=len(contexts)).tolist()
-        nearest, outside = _clip_to_box(contexts, self.context_low, self.context_high)
-        allowed, excess = _clip_to_box(parameters, self.parameter_low, self.parameter_high)
-        results = self._pool.map(list(zip(nearest, allowed, seeds, strict=True)))
-        # the scale of the return is unknown, so the penalty is relative to the return at the nearest point inside
-        cost = self.outside_penalty * ((outside > 0) + outside + excess)
-        returns = np.array([result[0] for result in results]) - cost
+        results = self._pool.map(list(zip(contexts, parameters, seeds, strict=True)))
+        returns = np.array([result[0] for result in results])
         if self.success_return is not None:
             success = returns >= self.success_return
         else:
-            success = np.array([bool(result[1]) for result in results], dtype=bool) & (outside == 0)
+            success = np.array([bool(result[1]) for result in results], dtype=bool)
         return Outcome(returns, success, stack_diagnostics([result[2] for result in results]))
 
 
@@ -185,10 +181,9 @@ class GymnasiumTask(EnvironmentTask):
 
     The environment must take the context from `reset(options={"context": c})` or have a setter. Episodes run in
     parallel processes (`workers`), each with its own seed. The return is the reward; success is `info["success"]` or
-    `info["is_success"]` unless `success_return` is given. A context outside the box is replaced by the nearest one
-    inside and costs `outside_penalty` times (1 + squared distance in widths of the box); an action outside a bounded
-    action space is clipped and costs `outside_penalty` times its squared distance in widths. The environment may have
-    the attributes `initial_mean` and `initial_cov`, which define the initial search distribution.
+    `info["is_success"]` unless `success_return` is given. An action outside a bounded action space is clipped and costs
+    `outside_penalty` times its squared distance in widths of the space. The environment may have the attributes
+    `initial_mean` and `initial_cov`, which define the initial search distribution.
 
     Args:
         env: A Gymnasium environment ID (`module:ID` imports the module first), or a function that creates the
@@ -203,7 +198,7 @@ class GymnasiumTask(EnvironmentTask):
         initial_std: Standard deviation of the initial search, in the same form (default: a quarter of the width of the
             action space).
         success_return: An episode with at least this return is a success.
-        outside_penalty: Scale of the cost of leaving the context box or the action space.
+        outside_penalty: Scale of the cost of an action outside the action space.
 
     Raises:
         SvslError: If the environment cannot be created, or its spaces do not fit the convention.
@@ -222,10 +217,9 @@ class GymnasiumTask(EnvironmentTask):
         outside_penalty: float = 10.0,
     ) -> None:
         spec = EnvironmentSpec(env, env_options or {}, context_setter)
-        super().__init__(spec, (context_low, context_high), outside_penalty, success_return)
-        self._create_pool(functools.partial(EpisodeRunner, spec))
+        super().__init__(spec, (context_low, context_high), success_return)
+        self._create_pool(functools.partial(EpisodeRunner, spec, outside_penalty))
         self.parameter_dim = len(self.action_low)
-        self.parameter_low, self.parameter_high = self.action_low, self.action_high
         self.initial_mean, self.initial_cov = self._initial_distribution(initial_mean, initial_std)
 
     def _initial_distribution(self, mean: ArrayLike | None, std: ArrayLike | None) -> tuple[Array, Array]:
@@ -276,12 +270,6 @@ def action_box(spec: EnvironmentSpec, space: gymnasium.Space[Any]) -> tuple[Arra
             f"numbers, got {space}; convert it, for instance with a gymnasium.ActionWrapper"
         )
     return space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
-
-
-def _clip_to_box(points: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """Returns the nearest points in a box, and the squared distances to them in widths of the box: `(n,)`."""
-    nearest = np.clip(np.asarray(points, dtype=np.float64), low, high)
-    return nearest, np.asarray((((points - nearest) / (high - low)) ** 2).sum(axis=1))
 
 
 def stack_diagnostics(infos: Sequence[Info]) -> dict[str, NDArray[np.generic]]:

@@ -95,7 +95,7 @@ class MovementPrimitiveTask(EnvironmentTask):
     joint, joint by joint, in the unit of the joints (`primitives.throw`). The movement takes `duration_s`; its end is
     then held until the environment terminates or truncates, or after `steps` steps. The return is the sum of the
     rewards; success is `info["success"]` or `info["is_success"]` of the last step unless `success_return` is given.
-    Contexts are set and penalised, and episodes run in processes, as in `GymnasiumTask`.
+    Contexts are set, and episodes run in processes, as in `GymnasiumTask`.
 
     Joint positions and velocities are read from indices into the observation; from an attribute of the unwrapped
     environment, such as `data.qpos`, of which the first entries are used; or from a function that is called with the
@@ -121,7 +121,6 @@ class MovementPrimitiveTask(EnvironmentTask):
         context_low: Lower corner of the context box (default: that of the observation space).
         context_high: Upper corner of the context box (default: that of the observation space).
         success_return: An episode with at least this return is a success.
-        outside_penalty: Scale of the cost of leaving the context box, see `GymnasiumTask`.
 
     Raises:
         SvslError: If the environment cannot be created, or a required argument is missing.
@@ -147,10 +146,9 @@ class MovementPrimitiveTask(EnvironmentTask):
         context_low: Sequence[float] | None = None,
         context_high: Sequence[float] | None = None,
         success_return: float | None = None,
-        outside_penalty: float = 10.0,
     ) -> None:
         spec = EnvironmentSpec(env, env_options or {}, context_setter, tuple(context_indices))
-        super().__init__(spec, (context_low, context_high), outside_penalty, success_return)
+        super().__init__(spec, (context_low, context_high), success_return)
         if control not in ("torque", "position") or (control == "torque" and joint_velocities is None):
             raise SvslError(
                 f"{spec.name}: expected control='position', or control='torque' and joint_velocities, got {control!r}"

@@ -17,7 +17,7 @@ from svsl.simulation.rollout import Simulator, diverged
 from svsl.simulation.servos import add_servo, compile_model, read_model
 from svsl.tasks.base import Outcome, vector_of
 from svsl.tasks.presentation import Motion
-from svsl.tasks.simulated import Plan, SimulatedTask, distance_to_box
+from svsl.tasks.simulated import Plan, SimulatedTask
 
 _STATE = mujoco.mjtState
 _FULL = _STATE.mjSTATE_FULLPHYSICS.value
@@ -90,16 +90,13 @@ class MujocoTask(SimulatedTask):
     torque actuator) gets a position servo with the gains `kp` and `kv` in its place, within the motor's torque limits,
     and so does a joint without an actuator, without limits. The servo's force is `kp (q_des - q) + kv (v_des - v)`.
 
-    A context outside the box is not simulated and returns `penalty` minus its squared distance to the box; a simulation
-    that diverges returns `penalty`.
-
     Args:
         model: A model file (its path from the file of the subclass, or from the current directory), XML text, or a
             `mujoco.MjSpec`.
         joints: Names of the joints that move, each with one degree of freedom.
         duration_s: Duration of the movement.
         rest_s: How long the episode continues afterwards, the arm holding its last position.
-        penalty: Clearly worse than any episode that can be run.
+        penalty: Return of a simulation that diverges; clearly worse than that of any other episode.
         bases: Number of weights for each joint.
         initial_std: Initial standard deviation of the weights around no movement, one for each joint or one for all.
         kp: Stiffness of added servos, one for each joint or one for all.
@@ -154,7 +151,7 @@ class MujocoTask(SimulatedTask):
 
     @abstractmethod
     def score(self, contexts: Array, parameters: Array, rollout: Rollout) -> Outcome:
-        """The outcome of episodes inside the box; those that diverged get the penalty afterwards."""
+        """The outcome of episodes; those that diverged get the penalty afterwards."""
 
     def desired(self, parameters: Array) -> tuple[Array, Array]:
         """Positions and velocities of the joints, each `(n, steps + 1, j)`, that the servos track."""
@@ -164,11 +161,9 @@ class MujocoTask(SimulatedTask):
         return self.start + offset, velocity
 
     def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
-        """Scores contexts outside the box and simulates the rest."""
-        outside = distance_to_box(contexts, self.context_low, self.context_high)
-        returns = np.where(np.isnan(outside), self.penalty, self.penalty - outside**2)
-        rows = np.flatnonzero((outside <= 0) & np.isfinite(parameters).all(axis=1))
-        plan = Plan(returns, rows, {"invalid_context": ~(outside <= 0)})
+        """Simulates the episodes with finite parameters; the others get the penalty."""
+        rows = np.flatnonzero(np.isfinite(parameters).all(axis=1))
+        plan = Plan(np.full(len(contexts), self.penalty), rows, {})
         if not len(rows):  # `score` is never called with an empty batch
             return plan.completed(Outcome(np.empty(0), np.empty(0, bool), {"diverged": np.empty(0, bool)}))
         states, rollout = self.simulate(contexts[rows], parameters[rows])
@@ -210,8 +205,7 @@ class MujocoTask(SimulatedTask):
         If `score` puts `steps` into `info`, the number of steps after which an episode is decided, players stop there.
         """
         contexts, decided = context[None], None
-        outside = distance_to_box(contexts, self.context_low, self.context_high)
-        runs = parameters is not None and bool(outside[0] <= 0 and np.isfinite(parameters).all())
+        runs = parameters is not None and bool(np.isfinite(parameters).all())
         chosen = (parameters if runs and parameters is not None else self.initial_mean)[None]
         states, rollout = self.simulate(contexts, chosen)
         if runs and "steps" in (info := self.score(contexts, chosen, rollout).info):

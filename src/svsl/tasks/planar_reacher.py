@@ -31,6 +31,7 @@ class PlanarReacher:
     parameter_dim = LINKS
     initial_mean = np.zeros(LINKS)
     initial_cov = np.diag([5.0] + [0.19] * (LINKS - 1))
+    scores_outside = True
     obstacles = OBSTACLES
     scene = PlanarScene(OBSTACLES, context_low, context_high, (-2.5, 8.5), (-7.2, 7.2), (-3.5, 10.5))
     figures = ("postures",)

@@ -44,6 +44,7 @@ class Reacher5(SimulatedTask):
 
     context_low = np.array([0.0, -REACH])
     context_high = np.array([REACH, REACH])
+    scores_outside = True
     context_names = ("goal x [m]", "goal y [m]")
     parameter_dim = LINKS * BASES
     initial_mean = np.zeros(parameter_dim)

@@ -95,6 +95,7 @@ class ArmTask(SimulatedTask):
     """A task of the Barrett WAM whose last parameter is the duration of the movement in seconds."""
 
     duration_range: tuple[float, float]
+    scores_outside = True
 
     @abstractmethod
     def steps(self, parameters: Array) -> IntArray:

@@ -1,0 +1,52 @@
+"""The front of precision and variety: one metric against others, over sweeps of a setting."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from svsl.model.gaussians import Array
+from svsl.show.plots.style import HUES, save_figure
+
+_COLORS = (HUES[0], HUES[6], HUES[3], HUES[4], HUES[8])
+_MARKERS = "osD^v"
+
+
+@dataclass(frozen=True)
+class FrontPoint:
+    """One setting: the numbers of its runs, `(seeds,)` each, by metric."""
+
+    series: str  # points of the same series are joined
+    label: str  # written beside the point
+    numbers: dict[str, Array]
+
+
+def plot_front(points: Sequence[FrontPoint], x: Sequence[tuple[str, str]], y: tuple[str, str], path: Path) -> None:
+    """Draws a metric over each of several others, `(name, label)`: small dots are runs, large ones their means."""
+    figure = Figure(figsize=(5.2 * len(x), 4.4), layout="constrained")
+    panels = figure.subplots(1, len(x), squeeze=False, sharey=True)[0]
+    for axes, (name, label) in zip(panels, x, strict=True):
+        draw_front(axes, points, name, y[0])
+        axes.set_xlabel(label)
+    panels[0].set_ylabel(y[1])
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    save_figure(figure, path)
+
+
+def draw_front(axes: Axes, points: Sequence[FrontPoint], x: str, y: str) -> None:
+    """Draws the points of each series, joined in their order."""
+    for number, series in enumerate(dict.fromkeys(point.series for point in points)):
+        members = [point for point in points if point.series == series]
+        color, marker = _COLORS[number % len(_COLORS)], _MARKERS[number % len(_MARKERS)]
+        for point in members:
+            axes.plot(point.numbers[x], point.numbers[y], ".", ms=4, color=color, alpha=0.5)
+        means = np.array([[np.nanmean(point.numbers[name]) for name in (x, y)] for point in members])
+        axes.plot(*means.T, "-", marker=marker, ms=6, lw=1.2, color=color, label=series)
+        for point, mean in zip(members, means, strict=True):
+            axes.annotate(point.label, mean, xytext=(5, 5), textcoords="offset points", fontsize=8, color=color)
+    axes.set_ylim(-0.02, 1.02)
+    axes.grid(alpha=0.3)
