@@ -76,11 +76,11 @@ def test_invalid_contexts_of_the_box_do_not_reach_the_task_either() -> None:
 
 def test_scores_are_below_all_inside_and_fall_with_the_distance() -> None:
     space = replace(space_of(Carefree()), context_low=np.array([0.0, -10.0]), context_high=np.array([1.0, 10.0]))
-    contexts = np.array([[[0.5, 0.0], [0.2, 9.0], [1.25, 0.0], [0.5, 15.0], [-0.125, 12.5]]] * 2)
+    contexts = np.array([[[0.5, 0.0], [0.2, 9.0], [1.125, 0.0], [0.5, 12.5], [-0.0625, 11.25]]] * 2)
     targets = np.array([[3.0, 7.0, np.nan, np.nan, np.nan]] * 2)
     outside = np.isnan(targets)
     scored = score_outside(contexts, targets, outside, space, beta=0.5)
-    # lowest inside 3, standard deviation 2; distances 1, 1, and 0.5 in both directions, in quarters of the width
+    # lowest inside 3, standard deviation 2; distances 1, 1, and 0.5 in both directions, in eighths of the width
     assert_allclose(scored, [[3.0, 7.0, 3 - 2 * 2, 3 - 2 * 2, 3 - 2 * 1.5]] * 2)
     equal = score_outside(contexts, np.where(outside, np.nan, 3.0), outside, space, beta=0.5)
     assert_allclose(equal[:, 2:], [[3 - 0.5 * 2, 3 - 0.5 * 2, 3 - 0.5 * 1.5]] * 2)  # the scale is beta at least

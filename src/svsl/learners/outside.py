@@ -43,7 +43,7 @@ def with_unrun(run: BoolArray, values: Array) -> Array:
 def score_outside(contexts: Array, targets: Array, outside: BoolArray, space: SearchSpace, beta: float) -> Array:
     """Scores the contexts outside the box: below all targets inside, and falling with the distance to the box.
 
-    The score is `low - scale (1 + d^2)`, with `d` the distance in quarters of the box's width, `low` the lowest target
+    The score is `low - scale (1 + d^2)`, with `d` the distance in eighths of the box's width, `low` the lowest target
     inside, and `scale` the standard deviation of the targets inside, but at least `beta`, against which targets are
     traded. It is relative to what the component achieves now: the edge is steep while it searches, later gentle.
 
@@ -55,7 +55,7 @@ def score_outside(contexts: Array, targets: Array, outside: BoolArray, space: Se
         beta: Entropy bonus of the context distributions.
     """
     nearest, width = np.clip(contexts, space.context_low, space.context_high), space.context_high - space.context_low
-    beyond = 4 * (contexts - nearest) / width
+    beyond = 8 * (contexts - nearest) / width
     inside = np.where(outside, np.nan, targets)
     known = ~outside.all(axis=1)
     low, scale = np.zeros(len(targets)), np.full(len(targets), beta or 1.0)
