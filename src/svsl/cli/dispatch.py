@@ -24,7 +24,6 @@ _PARSE_THEMSELVES = ("train", "extend", "check-task", "reproduce")  # their `mai
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code, 2 for anything the user can fix."""
     args = list(sys.argv[1:] if argv is None else argv)
-    sys.path.insert(0, os.getcwd())  # where a user's `module:factory` is
     try:
         return _dispatch(args)
     except SvslError as error:

@@ -17,7 +17,8 @@ from svsl.learners.episodic import EpisodicTraining
 from svsl.model.files import read_safetensors, remove_leftovers, write_bytes, write_safetensors
 from svsl.model.library import SkillLibrary
 from svsl.model.version import __version__
-from svsl.runs.config import FORMAT, RunConfig
+from svsl.runs.config import FORMAT, RunConfig, use_workers
+from svsl.runs.trust import NamedTask, TaskChoice
 from svsl.tasks.base import Task
 
 MetricsRow = dict[str, Any]  # names to numbers, None for a number that is not finite
@@ -37,10 +38,11 @@ class Run:
         log_path: Output of a worker process that trains the run.
         figures: Folder of figures.
         tensorboard: Folder of TensorBoard events.
+        choice: What the user says about the task.
     """
 
-    def __init__(self, folder: Path, config: RunConfig) -> None:
-        self.folder, self.config = folder, config
+    def __init__(self, folder: Path, config: RunConfig, choice: TaskChoice | None = None) -> None:
+        self.folder, self.config, self.choice = folder, config, choice or TaskChoice()
         self.metrics_path = folder / "metrics.jsonl"
         self.checkpoint_path = folder / "checkpoint.safetensors"
         self.library_path = folder / "library.safetensors"
@@ -57,7 +59,14 @@ class Run:
         return folder / "config.json"
 
     @classmethod
-    def create(cls, folder: Path, config: RunConfig, overwrite: bool = False, base: SkillLibrary | None = None) -> Self:
+    def create(
+        cls,
+        folder: Path,
+        config: RunConfig,
+        overwrite: bool = False,
+        base: SkillLibrary | None = None,
+        remember: bool = True,
+    ) -> Self:
         """Creates a run folder.
 
         Args:
@@ -65,8 +74,9 @@ class Run:
             config: The configuration.
             overwrite: Replace a run that is already there.
             base: The library that the run extends, if it does.
+            remember: Record that the user trusts the task of this folder; False for a folder that will not stay.
         """
-        run = cls(folder, config)
+        run = cls(folder, config, TaskChoice(trust=True))  # its task is the user's: nothing was read from a file
         if cls.config_path(folder).exists():
             if not overwrite:
                 state = "a finished run" if run.finished else "an unfinished run (svsl resume continues it)"
@@ -78,16 +88,18 @@ class Run:
         if base is not None:
             base.save(run.base_path)
         write_bytes(cls.config_path(folder), config.to_json().encode())
+        if remember:
+            run.named_task.remember()
         return run
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
-        """Opens an existing run."""
+    def open(cls, folder: Path, choice: TaskChoice | None = None) -> Self:
+        """Opens an existing run; `choice` is what the user says about its task."""
         path = cls.config_path(folder)
         if not path.is_file():
             raise SvslError(f"{folder} is not a run folder (it has no {path.name}); svsl train creates one")
         try:
-            return cls(folder, RunConfig.from_json(path.read_text()))
+            return cls(folder, RunConfig.from_json(path.read_text()), choice)
         except (ValueError, TypeError) as error:
             raise SvslError(f"{path}: not a readable configuration ({error})") from None
 
@@ -101,6 +113,17 @@ class Run:
         return folder_lock(self.folder, f"{self.folder} is being trained by another process", wait_s)
 
     # ---- training -----------------------------------------------------------------------------------------------
+
+    @property
+    def named_task(self) -> NamedTask:
+        """The task as the configuration names it."""
+        return NamedTask(self.config.task, self.config.task_options, self.folder)
+
+    def make_task(self, workers: int | None = None) -> Task:
+        """Creates the run's task, if it is shipped or the user trusts it, with `workers` as in `use_workers`."""
+        task = self.named_task.create(self.choice)
+        use_workers(task, workers)
+        return task
 
     def make_training(self, task: Task, workers: int | None = None) -> Training:
         """Creates the run's learner on its task, at the start."""
@@ -161,7 +184,8 @@ class Run:
         if self.finished:
             return SkillLibrary.load(self.library_path)
         if self.checkpoint_path.exists():
-            training = self.make_training(self.config.make_task())
+            own = TaskChoice() if self.named_task.trusted else self.choice  # it was trained on the unchanged task
+            training = self.make_training(self.named_task.create(own))
             assert isinstance(training, EpisodicTraining)
             self.restore(training)
             library = training.library(self.origin)

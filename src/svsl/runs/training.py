@@ -52,7 +52,7 @@ class Trainer:
         if task is not None and run.config.step_based:
             raise SvslError(f"{run.config.learner} runs its own simulation on this machine; leave out --backend")
         self.run, self.checkpoint_s = run, checkpoint_s
-        self.task = task or run.config.make_task(workers)
+        self.task = task or run.make_task(workers)
         self.training = run.make_training(self.task, workers)
         counters = run.restore(self.training) or {"rows": 0, "elapsed_s": 0.0}
         self.rows, self.elapsed_s = int(counters["rows"]), float(counters["elapsed_s"])

@@ -4,17 +4,17 @@ import time
 import webbrowser
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 
 from svsl.cli.parsing import SourceName, Switch, require_range
+from svsl.cli.task_choice import TaskFlags
 from svsl.errors import SvslError
-from svsl.runs.sources import open_source, task_of
+from svsl.runs.sources import open_source
 from svsl.runs.training import stop_on_signals
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(TaskFlags):
     """Open a web page on which you choose a context and watch the skills for it."""
 
     source: SourceName
@@ -35,12 +35,12 @@ def main(options: Options) -> None:
     for package in ("viser", "mjviser"):
         if find_spec(package) is None:
             raise SvslError(f"svsl view needs {package}: pip install 'svsl[viewer]'")
-    library = open_source(options.source).library
-    make_task = partial(task_of, library)
-    make_task()  # report a mistake before serving anything
+    source = open_source(options.source, options.choice)
+    library = source.library
+    source.make_task()  # report a mistake before serving anything
     from svsl.show.viewer.page import Page
 
-    with stop_on_signals() as stop, closing(Page(library, make_task, options.host, options.port)) as page:
+    with stop_on_signals() as stop, closing(Page(library, source.make_task, options.host, options.port)) as page:
         print(f"{page.address}  (Ctrl-C ends)", flush=True)
         if options.open:
             webbrowser.open(page.address)
