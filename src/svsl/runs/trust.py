@@ -66,9 +66,9 @@ class NamedTask:
         """
         if choice.task is None and not choice.trust and not self.trusted:
             raise SvslError(
-                f"{self.path or 'the library'} names the task {self.name!r}, which does not come with svsl and was not "
-                "trained here; creating it would run that code. If you know it, name it with --task, or add "
-                "--trust-task (in Python: pass the task)"
+                f"{self.path or 'the library'}: its task {self.name!r} does not come with svsl and was not trained "
+                "here, so it is not imported; if you trust its code, name it (--task NAME) or add --trust-task (in "
+                "Python: pass the task)"
             )
         name = choice.task or self.name
         return name, {**(self.options if name == self.name else {}), **choice.options}
