@@ -205,6 +205,52 @@ def test_broken_checkpoints_and_configs_are_rejected(tmp_path: Path) -> None:
         Run.open(run.folder)
 
 
+def test_the_checkpoint_before_is_used_if_the_newest_is_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    straight = train(tmp_path / "straight", config())
+    assert not straight.previous_path.exists(), "nothing is kept of a finished run"
+    run = Run.create(tmp_path / "run", config())
+    for _ in range(30):
+        Trainer(run).train(silent, stop=lambda: True)
+    assert run.previous_path.read_bytes() != run.checkpoint_path.read_bytes()
+    whole, before = run.checkpoint_path.read_bytes(), run.previous_path.read_bytes()
+    for damaged in (whole[:200], whole[:-9] + b"\x01" + whole[-8:], None):
+        run.checkpoint_path.unlink(missing_ok=True)
+        if damaged is not None:
+            run.checkpoint_path.write_bytes(damaged)
+        trainer = Trainer(Run.open(run.folder))
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "checkpoint.safetensors: " in error
+        assert "the checkpoint before is used, only the time since then is lost" in error
+        assert 0 < trainer.training.episodes
+    trainer.train(silent, stop=lambda: True)
+    assert run.previous_path.read_bytes() == before, "a damaged checkpoint never replaces a good one"
+    assert Trainer(Run.open(run.folder)).train(silent)
+    assert run.library_path.read_bytes() == straight.library_path.read_bytes()
+    assert timeless(run.read_metrics()) == timeless(straight.read_metrics())
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_that_lost_its_checkpoint_says_that_it_starts_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    straight, run = train(tmp_path / "straight", config()), Run.create(tmp_path / "run", config())
+    trainer = Trainer(run)
+    assert capsys.readouterr().err == "", "a new run has no checkpoint yet"
+    trainer.train(silent, stop=lambda: trainer.training.milestone >= 2)
+    run.checkpoint_path.unlink()
+    run.previous_path.unlink(missing_ok=True)
+    again = Trainer(Run.open(run.folder))
+    assert "run has no checkpoint, although 2 tests were made: training starts again from the beginning" in (
+        capsys.readouterr().err
+    )
+    assert again.train(silent)
+    assert run.library_path.read_bytes() == straight.library_path.read_bytes()
+    assert timeless(run.read_metrics()) == timeless(straight.read_metrics())
+
+
 def test_two_processes_cannot_train_in_one_folder(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config())
     with run.lock(), pytest.raises(SvslError, match="being trained by another process"):

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from filelock import FileLock, Timeout
 
-from svsl.errors import SvslError
+from svsl.errors import SvslError, complain
 from svsl.learners.base import Arrays, Training
 from svsl.learners.episodic import EpisodicTraining
 from svsl.model.files import read_safetensors, remove_leftovers, write_bytes, write_safetensors
@@ -31,6 +31,7 @@ class Run:
         folder: The folder; `config.json` holds `config`.
         metrics_path: One row per test.
         checkpoint_path: Everything needed to resume.
+        previous_path: The checkpoint before, used if the newest cannot be read.
         library_path: The skill library, the product of most learners.
         product_path: The library, or the policy of a step-based learner. Written last: the run is finished.
         base_path: The library that the run extends, if it does.
@@ -45,6 +46,7 @@ class Run:
         self.folder, self.config, self.choice = folder, config, choice or TaskChoice()
         self.metrics_path = folder / "metrics.jsonl"
         self.checkpoint_path = folder / "checkpoint.safetensors"
+        self.previous_path = folder / "checkpoint.previous.safetensors"
         self.library_path = folder / "library.safetensors"
         self.product_path = folder / f"{config.product}.safetensors"
         self.base_path = folder / "base.safetensors"
@@ -52,6 +54,7 @@ class Run:
         self.log_path = folder / "log.txt"
         self.figures, self.tensorboard = folder / "figures", folder / "tensorboard"
         self._progress_path = folder / ".progress.json"
+        self._newest_is_good = True  # as far as known, or it would not be kept when the next is written
 
     @staticmethod
     def config_path(folder: Path) -> Path:
@@ -104,6 +107,11 @@ class Run:
             raise SvslError(f"{path}: not a readable configuration ({error})") from None
 
     @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is anything to resume from."""
+        return self.checkpoint_path.exists() or self.previous_path.exists()
+
+    @property
     def finished(self) -> bool:
         """Whether training is over and its product is written."""
         return self.product_path.exists()
@@ -134,6 +142,9 @@ class Run:
         """Restores a new training to the checkpoint; returns the checkpoint's counters, or None if there is none."""
         checkpoint = self.load_checkpoint()
         if checkpoint is None:
+            if self.metrics_path.exists():  # it is created at the start of training
+                rows = f", although {len(self.read_metrics())} tests were made" if self.read_metrics() else ""
+                complain(f"{self.folder} has no checkpoint{rows}: training starts again from the beginning")
             return None
         try:
             training.restore(*checkpoint)
@@ -144,16 +155,33 @@ class Run:
         return checkpoint[1]
 
     def save_checkpoint(self, arrays: Arrays, counters: Mapping[str, object]) -> None:
-        """Replaces the checkpoint."""
+        """Replaces the checkpoint; the one before is kept."""
         header = {"format": FORMAT, "counters": dict(counters), "config": self.config.to_json()}
+        if self._newest_is_good and self.checkpoint_path.exists():
+            second_name = self.folder / f".{self.checkpoint_path.name}.previous"  # a leftover if we are killed here
+            second_name.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a file system without links: no checkpoint is kept
+                os.link(self.checkpoint_path, second_name)
+                os.replace(second_name, self.previous_path)
         write_safetensors(self.checkpoint_path, arrays, header)
+        self._newest_is_good = True
 
     def load_checkpoint(self) -> tuple[Arrays, dict[str, Any]] | None:
-        """Returns the arrays and counters of the checkpoint, or None if it does not exist yet."""
-        if not self.checkpoint_path.exists():
+        """Returns the arrays and counters of the checkpoint, or None if it does not exist yet.
+
+        If the newest is missing or cannot be read, the one before is used, and a line says so.
+        """
+        if not self.has_checkpoint:
             return None
-        arrays, header = read_safetensors(self.checkpoint_path, "checkpoint")
-        if header.get("format") != FORMAT:
+        try:
+            arrays, header = read_safetensors(self.checkpoint_path, "checkpoint")
+        except SvslError as error:
+            if not self.previous_path.exists():
+                raise
+            self._newest_is_good = False
+            arrays, header = read_safetensors(self.previous_path, "checkpoint")
+            complain(f"{error}; the checkpoint before is used, only the time since then is lost")
+        if header.get("format") != FORMAT or not {"config", "counters"} <= header.keys():
             raise SvslError(f"{self.checkpoint_path}: not a checkpoint of this svsl ({__version__})")
         changed = self.config.differences(RunConfig.from_json(header["config"]))
         if changed:
@@ -183,7 +211,7 @@ class Run:
             )
         if self.finished:
             return SkillLibrary.load(self.library_path)
-        if self.checkpoint_path.exists():
+        if self.has_checkpoint:
             own = TaskChoice() if self.named_task.trusted else self.choice  # it was trained on the unchanged task
             training = self.make_training(self.named_task.create(own))
             assert isinstance(training, EpisodicTraining)
@@ -244,7 +272,7 @@ class Run:
         for product in ("library", "policy"):
             (self.folder / f"{product}.safetensors").unlink(missing_ok=True)
         for path in (
-            self.checkpoint_path, self.metrics_path, self.base_path,
+            self.checkpoint_path, self.previous_path, self.metrics_path, self.base_path,
             self.evaluation_path, self.log_path, self._progress_path,
         ):  # fmt: skip
             path.unlink(missing_ok=True)

@@ -96,6 +96,7 @@ class Trainer:
             if stopping and not training.done:
                 return False
         training.save(run.product_path, run.origin)
+        run.previous_path.unlink(missing_ok=True)
         return True
 
     def status(self) -> Status:
