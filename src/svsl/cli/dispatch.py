@@ -31,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except MemoryError as error:
+        return complain(f"not enough memory ({error}); choose smaller sizes")
     except OSError as error:
         return complain(f"{error.filename or 'file'}: {error.strerror or error}")
     except KeyboardInterrupt:

@@ -158,7 +158,10 @@ def numeric_settings() -> Iterator[None]:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Callable[[], bool]]:
-    """Turns the first Ctrl-C or SIGTERM into a stop request after the current batch; a second one interrupts."""
+    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a stop request after the current batch; a second one interrupts.
+
+    SIGHUP, sent when the terminal is closed, stays ignored under `nohup`.
+    """
     stop_requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop_requested.is_set
@@ -169,7 +172,10 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         stop_requested.set()
 
-    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    old = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield stop_requested.is_set
     finally:

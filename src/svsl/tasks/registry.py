@@ -39,7 +39,7 @@ def task_factory(name: str) -> Callable[..., Task]:
     module_name, _, attribute = path.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and (module_name == missing or module_name.startswith(missing + ".")):
             raise SvslError(
@@ -78,7 +78,7 @@ def make_task(name: str, /, **options: object) -> Task:
         task = factory(**options)
     except SvslError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SvslError(f"task {name!r}: creating it failed: {place_of(error)}") from error
     if not isinstance(task, Task):
         missing = [attribute for attribute in _TASK_ATTRIBUTES if not hasattr(task, attribute)]
