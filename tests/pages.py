@@ -99,7 +99,7 @@ def parse_only(words: Words, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(tyro, "cli", cli)
         patch.setattr(
-            "svsl.cli.commands.extend.open_source", lambda where: Source(where, loaded=load_pretrained(shipped))
+            "svsl.cli.commands.extend.open_source", lambda where, _: Source(where, loaded=load_pretrained(shipped))
         )
         try:
             code = main(words[1:])

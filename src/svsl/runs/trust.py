@@ -67,7 +67,7 @@ class NamedTask:
         if choice.task is None and not choice.trust and not self.trusted:
             raise SvslError(
                 f"{self.path or 'the library'}: its task {self.name!r} does not come with svsl and was not trained "
-                "here, so it is not imported; if you trust its code, name it (--task NAME) or add --trust-task (in "
+                "here, so it is not imported; if you trust its code, add --trust-task or name the task with --task (in "
                 "Python: pass the task)"
             )
         name = choice.task or self.name
