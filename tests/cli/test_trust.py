@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import svsl
 from helpers import small_library
 from svsl import SkillLibrary, SvslError
 from svsl.cli import main
@@ -219,3 +221,15 @@ def test_another_context_box_is_mentioned_once(capsys: pytest.CaptureFixture[str
     error = capsys.readouterr().err
     assert line in error
     assert error.count("\n") == 1
+
+
+def test_names_in_files_become_tasks_in_one_place() -> None:
+    package = Path(svsl.__file__).parent
+    calls = re.compile(r"(?<!def )(?<![.\w])(make_task|task_factory)\(\w|\bconfig\.make_task\(")
+    callers = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if calls.search(path.read_text())}
+    named_by_the_user = {"cli/commands/train.py", "cli/commands/check_task.py", "environments/skills.py"}
+    named_by_svsl = {"cli/commands/tasks.py", "bench/suite.py", "bench/rollouts.py"}
+    called_with_checked_names = {"cli/commands/extend.py", "cli/task_flags.py", "tasks/remote.py"}
+    machinery = {"tasks/registry.py", "runs/config.py"}
+    allowed = named_by_the_user | named_by_svsl | called_with_checked_names | machinery
+    assert callers - allowed == {"runs/trust.py"}

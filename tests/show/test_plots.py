@@ -282,9 +282,9 @@ def test_the_others_are_drawn_if_one_figure_fails(
 
 def test_libraries_without_a_run_are_drawn_too(capsys: pytest.CaptureFixture[str]) -> None:
     small_library("toys:Bimodal", np.zeros((2, 1)), 0.5, np.zeros((2, 2))).save("both.safetensors")
-    assert main(["plot", "both.safetensors"]) == 0
+    assert main(["plot", "both.safetensors", "--trust-task"]) == 0
     assert main(["plot", "planar-reacher", "--out", "here"]) == 0
-    assert main(["plot", "both.safetensors", "planar-reacher"]) == 0
+    assert main(["plot", "both.safetensors", "planar-reacher", "--trust-task"]) == 0
     out, err = capsys.readouterr()
     names = ["both-figures/contexts.png", "both-figures/success.png"]
     names += [f"here/{name}.png" for name in ("contexts", "success", "postures")]
