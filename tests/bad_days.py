@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -45,3 +46,11 @@ class FullDisk(Counts):
 
         if Path("full").exists():
             os.fsync = no_space  # type: ignore[assignment]
+
+
+class Exits(Counts):
+    """The task ends the program, as some simulators do, if the file `exit` exists."""
+
+    def bad_day(self) -> None:
+        if Path("exit").exists():
+            sys.exit(0)

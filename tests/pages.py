@@ -99,7 +99,7 @@ def parse_only(words: Words, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(tyro, "cli", cli)
         patch.setattr(
-            "svsl.cli.commands.extend.open_source", lambda where: Source(where, loaded=load_pretrained(shipped))
+            "svsl.cli.commands.extend.open_source", lambda where, _: Source(where, loaded=load_pretrained(shipped))
         )
         try:
             code = main(words[1:])
@@ -124,7 +124,7 @@ def run(words: Words, monkeypatch: pytest.MonkeyPatch, fully: bool = False) -> N
         words = [*words, "--port", "0", *([] if "--open" in words else ["--open"])]
     if words[1] == "bench":
         quick_bench(monkeypatch)
-    monkeypatch.setattr("webbrowser.open", _look_and_leave)
+    monkeypatch.setattr("webbrowser.open", look_and_leave)
     if not fully:
         monkeypatch.setattr("svsl.cli.training.evaluate_run", functools.partial(evaluate_run, contexts=20))
     assert main([*words[1:], *([] if fully else _smaller(words))]) == 0, words
@@ -169,7 +169,7 @@ def _provide(words: Words) -> None:
         assert not Trainer(again).train(lambda status: None, lambda: True)
 
 
-def _look_and_leave(address: str) -> None:
+def look_and_leave(address: str) -> None:
     """A visitor of the page of `svsl view` who then presses Ctrl-C."""
     with urllib.request.urlopen(address) as answer:
         assert answer.status == 200

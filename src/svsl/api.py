@@ -12,6 +12,7 @@ from svsl.model.library import SkillLibrary
 from svsl.runs.config import make_config, use_workers
 from svsl.runs.folder import Run
 from svsl.runs.training import Trainer, stop_on_signals
+from svsl.runs.trust import TaskChoice
 from svsl.show.progress import ProgressDisplay
 from svsl.tasks.base import Task
 
@@ -52,7 +53,7 @@ def train(
     with ExitStack() as stack:
         folder = Path(out or stack.enter_context(tempfile.TemporaryDirectory()))
         if Run.config_path(folder).exists():
-            run = Run.open(folder)
+            run = Run.open(folder, TaskChoice(trust=True))  # it must have the configuration given here
             differences = run.config.differences(config)
             if differences:
                 raise SvslError(f"{folder} holds another run ({'; '.join(differences)}); choose another folder")
@@ -62,7 +63,7 @@ def train(
             config.check(task_object)
             if config.settings.warning is not None:
                 warnings.warn(config.settings.warning, stacklevel=2)
-            run = Run.create(folder, config)
+            run = Run.create(folder, config, remember=out is not None)
         if task_object is not None:
             use_workers(task_object, workers)
         trainer = Trainer(run, math.inf if out is None else 10.0, workers, task_object)

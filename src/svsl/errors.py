@@ -1,5 +1,6 @@
 """The one error type whose message is written for the user, and how it is printed."""
 
+import contextlib
 import sys
 
 
@@ -12,5 +13,6 @@ class SvslError(ValueError):
 
 def complain(message: str, code: int = 2) -> int:
     """Prints a message as one line and returns the exit code."""
-    print("svsl: " + " ".join(message.split()), file=sys.stderr)
+    with contextlib.suppress(OSError):  # the terminal may be closed
+        print("svsl: " + " ".join(message.split()), file=sys.stderr)
     return code

@@ -106,6 +106,20 @@ WRONG = {
         "expected a whole number, got 'many'",
     ),
     "wrong number": (["train", "planar-reacher", "--alpha", "big"], "--alpha: expected a number, got 'big'"),
+    "infinite number": (["train", "planar-reacher", "--alpha", "inf"], "alpha: expected a finite number, got inf"),
+    "no number": (["train", "planar-reacher", "--kl-expert", "nan"], "kl_expert: expected a finite number, got nan"),
+    "infinite length": (
+        ["train", "planar-reacher", "--context-std", "1", "inf"],
+        "context_std: expected a finite number, got inf",
+    ),
+    "too many components": (
+        ["train", "planar-reacher", "--components", "1000000000000"],
+        "components: expected at most",
+    ),
+    "too large a batch": (
+        ["train", "planar-reacher", "--learner", "hireps", "--batch", "1000000000000"],
+        "batch: expected at most 100,000,000, got 1000000000000",
+    ),
     "impossible value": (["train", "planar-reacher", "--components", "0"], "components: expected at least 1, got 0"),
     "negative seed": (["train", "planar-reacher", "--seed", "-1"], "seed: expected at least 0, got -1"),
     "small buffer": (["train", "planar-reacher", "--buffer", "50"], "buffer: expected at least the 91 features"),
@@ -300,7 +314,7 @@ def test_a_library_that_no_longer_fits_its_task(capsys: pytest.CaptureFixture[st
         ({"task_options": "{"}, "the task's options in the library's metadata cannot be read"),
     ):
         replace(library, metadata={**library.metadata, **change}).save("changed.safetensors")
-        assert main(["eval", "changed.safetensors"]) == 2
+        assert main(["eval", "changed.safetensors", "--trust-task"]) == 2
         assert message in capsys.readouterr().err
 
 

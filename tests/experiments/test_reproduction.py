@@ -221,7 +221,7 @@ def test_a_crash_of_one_seed_never_stops_the_others(
 def test_a_diverging_seed_fails_with_the_reason() -> None:
     reproduction = run_all(one_arm("toys:AlwaysNan"), 1)
     assert [job.state for job in reproduction.jobs] == ["failed", "finished"]
-    assert "NaN or infinite, so there is nothing to learn from" in reproduction.jobs[0].message
+    assert "so there is nothing to learn from" in reproduction.jobs[0].message
 
 
 def test_a_killed_worker_continues_from_its_checkpoint() -> None:

@@ -56,6 +56,22 @@ def test_an_unknown_learner_or_preset_is_rejected() -> None:
         find_preset("beer-pong", "svsl", "fast")
 
 
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_setting_is_finite_and_of_a_sensible_size(name: str) -> None:
+    seen = 0
+    for setting in fields(SMALL[name]):
+        value, kind = getattr(SMALL[name], setting.name), str(setting.type)
+        for bad in (np.inf, -np.inf, np.nan):
+            if "float" in kind:
+                seen += 1
+                with pytest.raises(SvslError, match=f"setting {setting.name}: expected a finite number, got"):
+                    replace(SMALL[name], **{setting.name: (1.0, bad) if "tuple" in kind else bad})
+        if "int" in kind and not isinstance(value, bool):
+            with pytest.raises(SvslError, match=r"expected at most [\d,]+, got \(?1000000000000"):
+                replace(SMALL[name], **{setting.name: (10**12,) if "tuple" in kind else 10**12})
+    assert seen > 0
+
+
 @pytest.mark.parametrize("name", EPISODIC)
 @pytest.mark.parametrize("task", [Unimodal(), Bimodal()])
 def test_episodes_have_the_shapes_of_the_task(name: str, task: Task) -> None:

@@ -135,7 +135,21 @@ def bimodal_library(ways: list[int], weights: list[float], path: str) -> SkillLi
 
 def test_prune_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     bimodal_library([0, 0, 1, 2], [0.4, 0.3, 0.2, 0.1], "all.safetensors")
-    assert main(["prune", "all.safetensors", "--out", "small.safetensors", "--redundant", "--contexts", "50"]) == 0
+    assert (
+        main(
+            [
+                "prune",
+                "all.safetensors",
+                "--out",
+                "small.safetensors",
+                "--redundant",
+                "--contexts",
+                "50",
+                "--trust-task",
+            ]
+        )
+        == 0
+    )
     out = " ".join(capsys.readouterr().out.split())
     assert "components │ 4 │ 2 │" in out
     assert "│ success_rate │ 0." in out
@@ -145,14 +159,14 @@ def test_prune_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prune", "all.safetensors", "--out", "small.safetensors", "--max-components", "1"]) == 2
     assert "small.safetensors already exists; choose another --out or --overwrite" in capsys.readouterr().err
     flags = ["--out", "small.safetensors", "--max-components", "3", "--min-weight", "0.25", "--overwrite"]
-    assert main(["prune", "all.safetensors", *flags, "--contexts", "20"]) == 0
+    assert main(["prune", "all.safetensors", *flags, "--contexts", "20", "--trust-task"]) == 0
     np.testing.assert_allclose(np.exp(SkillLibrary.load("small.safetensors").mixture.log_weights), [4 / 7, 3 / 7])
 
 
 def test_merge_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     bimodal_library([0], [1.0], "a.safetensors")
     bimodal_library([1, 2], [0.5, 0.5], "b.safetensors")
-    args = ["merge", "a.safetensors", "b.safetensors", "--out", "c.safetensors", "--contexts", "600"]
+    args = ["merge", "a.safetensors", "b.safetensors", "--out", "c.safetensors", "--contexts", "600", "--trust-task"]
     assert main(args) == 0
     out = capsys.readouterr().out
     row = next(line for line in out.splitlines() if "success_rate" in line)

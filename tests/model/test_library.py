@@ -1,6 +1,7 @@
 """The skill library: queries against the mixture's definition, files that must be rejected."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from safetensors.numpy import save
 from scipy.stats import multivariate_normal
 
 from svsl import SkillLibrary, SvslError
 from svsl.model.editing import merge
-from svsl.model.files import read_safetensors, write_safetensors
+from svsl.model.files import read_safetensors, write_bytes, write_safetensors
 from svsl.model.gaussians import LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import stream
@@ -162,6 +164,36 @@ def test_other_files_are_rejected(library: SkillLibrary, tmp_path: Path) -> None
     write_safetensors(path, {"a": np.zeros(2)}, {"format": "svsl-skill-library", "version": 99})
     with pytest.raises(SvslError, match="version 99, this svsl reads version 1"):
         SkillLibrary.load(path)
+
+
+def test_a_flipped_bit_anywhere_is_noticed(library: SkillLibrary, tmp_path: Path) -> None:
+    path = tmp_path / "lib.safetensors"
+    library.save(path)
+    whole, rng = path.read_bytes(), stream(5)
+    expected = library.table()[1]
+    for bit in rng.integers(0, 8 * len(whole), 400).tolist():
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        if b'sha256\\"' in damaged:
+            with pytest.raises(SvslError, match=re.escape(str(path))):
+                SkillLibrary.load(path)
+        else:  # without the name of the checksum the numbers are still right
+            np.testing.assert_allclose(SkillLibrary.load(path).table()[1], expected, rtol=1e-9)
+    damaged = bytearray(whole)
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(SvslError, match="a damaged skill library, its content does not match its checksum"):
+        SkillLibrary.load(path)
+
+
+def test_a_file_of_an_older_version_has_no_checksum(library: SkillLibrary, tmp_path: Path) -> None:
+    path = tmp_path / "lib.safetensors"
+    library.save(path)
+    arrays, header = read_safetensors(path, "library")
+    assert "sha256" not in header
+    write_bytes(path, save(arrays, {"svsl": json.dumps(header)}))
+    np.testing.assert_array_equal(SkillLibrary.load(path).components[2].bias, library.components[2].bias)
 
 
 def test_invalid_queries_report_what_was_expected(library: SkillLibrary) -> None:

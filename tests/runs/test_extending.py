@@ -213,7 +213,7 @@ def test_extending_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     assert "runs/toys.moved-seed0-extended holds a finished run" in capsys.readouterr().err
     # a file knows its settings too, and an extended library can be extended
     Path("runs/toys.moved-seed0-extended/library.safetensors").rename("grown.safetensors")
-    assert main(["extend", "grown.safetensors", "--components", "1", "--quiet"]) == 0
+    assert main(["extend", "grown.safetensors", "--components", "1", "--quiet", "--trust-task"]) == 0
     again = Run.open(Path("runs/grown-extended"))
     assert len(again.load_library()) == len(old) + 2
     assert again.config.task_options == {"shift": 0.5}
@@ -244,14 +244,16 @@ def test_what_cannot_be_extended_is_reported_in_one_line(capsys: pytest.CaptureF
     assert "extend what?" in error("--components", "3")
     assert "nowhere is not a run folder" in error("nowhere")
     hand_made(1, 3, {"task": "toys:Unimodal"})
-    assert "1 context dimensions and 3 parameters, but the task 'toys:Unimodal'" in error("made.safetensors")
+    assert "1 context dimensions and 3 parameters, but the task 'toys:Unimodal'" in error(
+        "made.safetensors", "--trust-task"
+    )
     hand_made(2, 3, {})
     assert "names no task" in error("made.safetensors")
     hand_made(2, 3, {"task": "toys:Unimodal", "config": "{}"})
-    assert "configuration in the library's metadata cannot be read" in error("made.safetensors")
+    assert "configuration in the library's metadata cannot be read" in error("made.safetensors", "--trust-task")
     hand_made(2, 3, {"task": "toys:Unimodal"})
-    assert "components: expected at least 1" in error("made.safetensors", "--components", "0")
-    assert "Unrecognized options" in error("made.safetensors", "--shift", "1")
+    assert "components: expected at least 1" in error("made.safetensors", "--trust-task", "--components", "0")
+    assert "Unrecognized options" in error("made.safetensors", "--task", "toys:Unimodal", "--shift", "1")
     run = Run.create(Path("half"), RunConfig("toys:Unimodal", {}, "svsl", TINY, 0))
     trainer = Trainer(run)
     trainer.train(silent, stop=lambda: trainer.training.milestone > 0)

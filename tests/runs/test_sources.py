@@ -15,7 +15,7 @@ from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs.config import RunConfig
 from svsl.runs.evaluation import evaluate_run, evaluate_source
 from svsl.runs.folder import Run, folder_lock
-from svsl.runs.sources import config_of, open_source, seed_of, task_of
+from svsl.runs.sources import config_of, open_source, seed_of
 from svsl.runs.training import Trainer
 from toys import Bimodal
 
@@ -36,7 +36,7 @@ def test_a_run_a_file_and_a_shipped_name_are_sources() -> None:
     assert by_file.run is None
     assert seed_of(by_folder.library) == seed_of(by_file.library) == 3
     assert config_of(by_folder.library, by_folder.run) == config_of(by_file.library) == CONFIG
-    assert isinstance(task_of(by_file.library), Bimodal)
+    assert isinstance(by_file.make_task(), Bimodal)
     assert open_source("beer-pong").library.metadata == load_pretrained("beer-pong").metadata
 
 
@@ -68,7 +68,7 @@ def test_an_evaluation_keeps_its_json_and_can_be_read_back(monkeypatch: pytest.M
     policy = {name: value for name, value in values.items() if name not in ("components", "diagnostics")}
     assert list(Evaluation.from_json(policy).to_json()) == list(policy), "a policy has neither"
 
-    monkeypatch.setattr("svsl.runs.sources.make_task", None)
+    monkeypatch.setattr("svsl.runs.trust.make_task", None)
     assert evaluate_run(run, 50, task=Bimodal()) == evaluation, "the given task is used"
 
 

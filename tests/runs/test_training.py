@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -17,15 +18,20 @@ import numpy as np
 import pytest
 
 from svsl import Outcome, SkillLibrary, SvslError
+from svsl.cli import main
 from svsl.learners.episodic import EpisodicTraining
 from svsl.learners.registry import find_preset
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.gaussians import Array
+from svsl.model.random import stream
 from svsl.runs.config import RunConfig
+from svsl.runs.evaluation import evaluate_run
 from svsl.runs.folder import MetricsRow, Run
-from svsl.runs.training import Status, Trainer
+from svsl.runs.training import Status, Trainer, stop_on_signals
+from svsl.tasks.base import run_episodes
+from svsl.tasks.check import check_task
 from svsl.tasks.steps import step_form
-from toys import Bimodal, Unimodal
+from toys import Bimodal, Sloppy, Unimodal
 from waiting import wait_until
 
 SMALL = SVSLConfig(components=3, iterations=12, finetune_every=4, weight_iterations=5, kl_expert=0.1)
@@ -99,7 +105,8 @@ def test_killed_at_random_moments_it_ends_the_same(tmp_path: Path) -> None:
     assert timeless(killed.read_metrics()) == timeless(straight.read_metrics())
 
 
-def test_ctrl_c_saves_and_resume_continues(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_saves_and_resume_continues(number: signal.Signals) -> None:
     command = [sys.executable, "-m", "svsl"]
     flags = ["--components", "400", "--iterations", "400", "--checkpoint-s", "1000"]
     process = subprocess.Popen(
@@ -112,7 +119,7 @@ def test_ctrl_c_saves_and_resume_continues(tmp_path: Path) -> None:
 
     wait_until(lambda: tested() or process.poll() is not None)
     assert process.poll() is None
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopped and saved; svsl resume runs/toys.Unimodal-seed0 continues" in errors
@@ -123,6 +130,70 @@ def test_ctrl_c_saves_and_resume_continues(tmp_path: Path) -> None:
     episodes = trainer.training.episodes
     assert not trainer.train(silent, stop=lambda: True)
     assert trainer.training.episodes > episodes > 0
+
+
+def test_nohup_keeps_training_when_the_terminal_is_closed() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signals() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop()
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with stop_on_signals() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert stop()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_task_that_ends_the_program_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    straight = train(Path("straight"), config("bad_days:Exits"))
+    Path("exit").touch()
+    flags = ["--components", "3", "--iterations", "12", "--finetune-every", "4", "--weight-iterations", "5"]
+    flags += ["--kl-expert", "0.1", "--checkpoint-s", "0", "--quiet", "--out", "run"]
+    assert main(["train", "bad_days:Exits", *flags]) == 2
+    error = capsys.readouterr().err
+    assert re.search(r"task Exits failed: SystemExit: 0 \(bad_days.py line \d+\); fix it, then svsl resume run", error)
+    assert error.count("\n") == 1
+    Path("exit").unlink()
+    assert main(["resume", "run", "--quiet"]) == 0
+    assert Path("run/library.safetensors").read_bytes() == straight.library_path.read_bytes()
+
+
+@pytest.mark.parametrize(("code", "doing"), [("raise SystemExit(0)", "importing"), ("", "creating it")])
+def test_a_module_that_ends_the_program_is_named(code: str, doing: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"leaves_{doing[:2]}"
+    Path(f"{name}.py").write_text(f"import sys\n{code}\ndef task():\n    sys.exit(0)\n")
+    assert main(["train", f"{name}:task"]) == 2
+    error = capsys.readouterr().err
+    assert f"{doing}" in error
+    assert "failed: SystemExit: 0" in error
+
+
+def test_a_task_cannot_change_its_arguments() -> None:
+    contexts, parameters = np.zeros((4, 2)), np.zeros((4, 3))
+    with pytest.raises(SvslError, match=r"Sloppy failed: ValueError: .*read-only.*must not change its arguments: copy"):
+        run_episodes(Sloppy(), contexts, parameters, stream(0))
+    assert contexts.flags.writeable
+    assert parameters.flags.writeable
+
+
+class Huge(Unimodal):
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        good = super().evaluate(contexts, parameters, rng)
+        far = np.abs(parameters[:, 0] - self.initial_mean[0]) > 1.5
+        return Outcome(np.where(far, rng.choice([-1e307, 1e200, 1e308], len(far)), good.returns), good.success)
+
+
+def test_returns_that_are_too_large_to_compute_with_are_counted(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", config())
+    assert Trainer(run, task=Huge()).train(silent)
+    last = run.read_metrics()[-1]
+    assert 0 < last["nonfinite_returns"] < last["episodes"] / 2
+    assert np.isfinite([last["return_mean"], last["return_sampled"]]).all()
+    evaluation = evaluate_run(run, 50, task=Huge())
+    assert abs(evaluation.metrics["return_sampled"] or np.nan) < 1e6
+    assert any("returns are NaN, infinite or beyond 1e100" in finding.text for finding in check_task(Huge()))
 
 
 def test_bad_returns_are_counted_and_never_learned_from(tmp_path: Path) -> None:
@@ -203,6 +274,52 @@ def test_broken_checkpoints_and_configs_are_rejected(tmp_path: Path) -> None:
     (run.folder / "config.json").write_text(json.dumps(other))
     with pytest.raises(SvslError, match=r"unknown setting no_such_setting; written by svsl .*, this is svsl"):
         Run.open(run.folder)
+
+
+def test_the_checkpoint_before_is_used_if_the_newest_is_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    straight = train(tmp_path / "straight", config())
+    assert not straight.previous_path.exists(), "nothing is kept of a finished run"
+    run = Run.create(tmp_path / "run", config())
+    for _ in range(30):
+        Trainer(run).train(silent, stop=lambda: True)
+    assert run.previous_path.read_bytes() != run.checkpoint_path.read_bytes()
+    whole, before = run.checkpoint_path.read_bytes(), run.previous_path.read_bytes()
+    for damaged in (None, whole[:200], whole[:-9] + b"\x01" + whole[-8:]):
+        run.checkpoint_path.unlink(missing_ok=True)
+        if damaged is not None:
+            run.checkpoint_path.write_bytes(damaged)
+        trainer = Trainer(Run.open(run.folder))
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "checkpoint.safetensors: " in error
+        assert "the checkpoint before is used, only the time since then is lost" in error
+        assert trainer.training.episodes > 0
+    trainer.train(silent, stop=lambda: True)
+    assert run.previous_path.read_bytes() == before, "a damaged checkpoint never replaces a good one"
+    assert Trainer(Run.open(run.folder)).train(silent)
+    assert run.library_path.read_bytes() == straight.library_path.read_bytes()
+    assert timeless(run.read_metrics()) == timeless(straight.read_metrics())
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_that_lost_its_checkpoint_says_that_it_starts_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    straight, run = train(tmp_path / "straight", config()), Run.create(tmp_path / "run", config())
+    trainer = Trainer(run)
+    assert capsys.readouterr().err == "", "a new run has no checkpoint yet"
+    trainer.train(silent, stop=lambda: trainer.training.milestone >= 2)
+    run.checkpoint_path.unlink()
+    run.previous_path.unlink(missing_ok=True)
+    again = Trainer(Run.open(run.folder))
+    assert "run has no checkpoint, although 2 tests were made: training starts again from the beginning" in (
+        capsys.readouterr().err
+    )
+    assert again.train(silent)
+    assert run.library_path.read_bytes() == straight.library_path.read_bytes()
+    assert timeless(run.read_metrics()) == timeless(straight.read_metrics())
 
 
 def test_two_processes_cannot_train_in_one_folder(tmp_path: Path) -> None:

@@ -282,9 +282,9 @@ def test_the_others_are_drawn_if_one_figure_fails(
 
 def test_libraries_without_a_run_are_drawn_too(capsys: pytest.CaptureFixture[str]) -> None:
     small_library("toys:Bimodal", np.zeros((2, 1)), 0.5, np.zeros((2, 2))).save("both.safetensors")
-    assert main(["plot", "both.safetensors"]) == 0
+    assert main(["plot", "both.safetensors", "--trust-task"]) == 0
     assert main(["plot", "planar-reacher", "--out", "here"]) == 0
-    assert main(["plot", "both.safetensors", "planar-reacher"]) == 0
+    assert main(["plot", "both.safetensors", "planar-reacher", "--trust-task"]) == 0
     out, err = capsys.readouterr()
     names = ["both-figures/contexts.png", "both-figures/success.png"]
     names += [f"here/{name}.png" for name in ("contexts", "success", "postures")]
@@ -307,8 +307,8 @@ def test_libraries_of_different_tasks_side_by_side(library: SkillLibrary, monkey
     monkeypatch.setattr("svsl.show.plots.files.save_figure", lambda figure, path: figures.append(figure))
     planar = SkillLibrary(library.mixture, library.context_low, library.context_high, {"task": "planar-reacher"})
     toy = small_library("toys:Bimodal", np.zeros((1, 1)), 0.5, np.zeros((1, 2)))
-    plot_side_by_side([("arm", planar), ("toy", toy)], Path("x.png"))
-    plot_side_by_side([("arm", planar), ("again", planar)], Path("x.png"))
+    plot_side_by_side([("arm", planar, task_of(planar)), ("toy", toy, Bimodal())], Path("x.png"))
+    plot_side_by_side([("arm", planar, task_of(planar)), ("again", planar, task_of(planar))], Path("x.png"))
     left, right = figures[0].axes
     assert left.get_title().startswith("arm\n2 components; ")
     assert right.get_title().startswith("toy\n1 component; ")

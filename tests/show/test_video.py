@@ -104,7 +104,7 @@ WRONG = {
     "not a number": (["planar.safetensors", "--context", "nan", "0"], "got nan 0"),
     "no component": (["planar.safetensors", "--component", "3"], "whole numbers from 0 to 2, got array([3])"),
     "both": (["planar.safetensors", "--component", "1", "--all"], "component and all: expected one of them"),
-    "no motion": (["toy.safetensors"], "a Bimodal has no motion to show"),
+    "no motion": (["toy.safetensors", "--trust-task"], "a Bimodal has no motion to show"),
     "size": (["planar.safetensors", "--width", "9999"], "width: expected 64 to 1920, got 9999"),
     "speed": (["planar.safetensors", "--speed", "0"], "speed: expected 0.01 to 100, got 0.0"),
     "no library": (["nowhere"], "nowhere is not a run folder"),

@@ -20,6 +20,7 @@ import pytest
 from PIL import Image
 
 from helpers import small_library
+from pages import look_and_leave
 from svsl import Outcome, SkillLibrary, SvslError, make_task
 from svsl.cli import main
 from svsl.model.gaussians import Array
@@ -330,3 +331,14 @@ def test_only_the_newest_request_is_served() -> None:
     served = [done.get(timeout=10), done.get(timeout=10)]
     worker.close()
     assert served == [-1, 4], "the first saw that it was overtaken; 2 and 3 never ran"
+
+
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_a_page_for_everybody_is_announced_with_an_address_that_works(
+    host: str, warned: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("webbrowser.open", look_and_leave)
+    assert main(["view", "planar-reacher", "--host", host, "--port", "0", "--open"]) == 0
+    out, err = capsys.readouterr()
+    assert "0.0.0.0" not in out
+    assert ("everybody on the network can use this page" in err) == warned

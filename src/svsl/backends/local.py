@@ -29,7 +29,7 @@ class LocalBackend:
         """Starts a process whose output goes to the program's log."""
         with open(program.log, "ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", program.module, *program.args],
+                [sys.executable, "-P", "-m", program.module, *program.args],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -176,7 +176,9 @@ class ProcessPool(Generic[Job, Result]):
 
 def _run_worker(connection: "Connection[Any, Any]", make: Callable[[], Callable[[Any], Any]]) -> None:
     """Runs in a process until the other end of its pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent decides
+    for name in ("SIGINT", "SIGHUP"):  # Ctrl-C and the end of a terminal reach all its processes; the parent decides
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     with contextlib.suppress(EOFError, OSError):
         created = _run_jobs(lambda _: make(), [None])
         connection.send(created if isinstance(created, _Failure) else [])

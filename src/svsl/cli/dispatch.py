@@ -24,7 +24,6 @@ _PARSE_THEMSELVES = ("train", "extend", "check-task", "reproduce")  # their `mai
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code, 2 for anything the user can fix."""
     args = list(sys.argv[1:] if argv is None else argv)
-    sys.path.insert(0, os.getcwd())  # where a user's `module:factory` is
     try:
         return _dispatch(args)
     except SvslError as error:
@@ -32,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except MemoryError as error:
+        return complain(f"not enough memory ({error}); choose smaller sizes")
     except OSError as error:
         return complain(f"{error.filename or 'file'}: {error.strerror or error}")
     except KeyboardInterrupt:

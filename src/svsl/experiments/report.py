@@ -80,7 +80,7 @@ def _entropy(reproduction: Reproduction, path: Path) -> None:
 
 def _postures(reproduction: Reproduction, path: Path) -> None:
     runs = [group.runs[0] for group in reproduction.groups]
-    plot_side_by_side([(run.folder.name, run.load_library()) for run in runs], path)
+    plot_side_by_side([(run.folder.name, run.load_library(), run.make_task()) for run in runs], path)
 
 
 def _contexts(reproduction: Reproduction, path: Path) -> None:
@@ -102,7 +102,7 @@ def _success(reproduction: Reproduction, path: Path) -> None:
     groups = reproduction.groups
     figure = Figure(figsize=(4.8 * len(groups), 4.0), layout="constrained")
     for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
-        maps, task = [], group.runs[0].config.make_task()
+        maps, task = [], group.runs[0].make_task()
         for run in group.runs:
             rng = stream(run.config.seed, PLOT_STREAM, 2)
             maps.append(success_rates(run.load_library(), task, (0, 1), rng))
@@ -200,7 +200,7 @@ def modes_seen(library: SkillLibrary, task: Task, contexts: Array, rng: np.rando
 
 def _first(group: Group) -> tuple[SkillLibrary, Any]:
     """Returns the library and the task of the first seed; `Any`, because some figures need more than `Task` has."""
-    return group.runs[0].load_library(), group.runs[0].config.make_task()
+    return group.runs[0].load_library(), group.runs[0].make_task()
 
 
 # ---- the page -------------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """The learner protocols, and the base class of their settings."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol, Self, runtime_checkable
 
@@ -16,6 +17,9 @@ from svsl.tasks.base import Task, valid_contexts
 
 Arrays = dict[str, NDArray[np.generic]]
 Counters = dict[str, object]  # JSON values
+
+
+LARGEST_SIZE = 10**8  # of any setting that is a whole number
 
 
 def require(condition: bool, name: str, expected: str, got: object) -> None:
@@ -71,6 +75,14 @@ class LearnerConfig(ABC):
     """Settings of a learner, which also decide its budget of episodes."""
 
     old_names: ClassVar[Mapping[str, str]] = {}  # former name -> name of a renamed setting
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            for number in value if isinstance(value, tuple) else (value,):
+                if isinstance(number, float):
+                    require(math.isfinite(number), name, "a finite number", number)
+                elif isinstance(number, int):
+                    require(abs(number) <= LARGEST_SIZE, name, f"at most {LARGEST_SIZE:,}", number)
 
     def require_at_least(self, least: int, *names: str) -> None:
         """Rejects settings below `least`; None is the default of an optional setting."""

@@ -15,7 +15,7 @@ from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.model.random import TASK_STREAM, TEST_STREAM, rng_from_array, rng_to_array, stream
 from svsl.model.version import __version__
-from svsl.tasks.base import Task, run_episodes
+from svsl.tasks.base import LARGEST_RETURN, Task, run_episodes
 
 
 class TaskError(SvslError):
@@ -61,7 +61,7 @@ class EpisodicTraining:
             outcome = run_episodes(
                 self.task, episodes.contexts, episodes.parameters, self.task_rng, described=episodes.described
             )
-        returns = outcome.returns.astype(np.float64)
+        returns = outcome.returns
         self.episodes += len(returns)
         simulated = outcome.info.get("simulated")
         self.simulated += len(returns) if simulated is None else int(np.count_nonzero(simulated))
@@ -80,10 +80,11 @@ class EpisodicTraining:
             return returns
         self.nonfinite += int((~finite).sum())
         replacement = self.penalty if self.penalty is not None else self.worst_return
-        if not np.isfinite(replacement):
+        if not abs(replacement) <= LARGEST_RETURN:
             raise SvslError(
-                f"{type(self.task).__name__}: all of its first {len(returns)} returns are NaN or infinite, so there is "
-                "nothing to learn from; run svsl check-task for details, or give the task a finite `penalty`"
+                f"{type(self.task).__name__}: all of its first {len(returns)} returns are NaN, infinite or beyond "
+                f"{LARGEST_RETURN:g}, so there is nothing to learn from; run svsl check-task for details, or give the "
+                "task a finite `penalty`"
             )
         return np.where(finite, returns, replacement)
 

@@ -44,6 +44,7 @@ class FixedMixtureConfig(LearnerConfig):
     """Standard deviation of the initial context distributions; default a quarter of the box's width."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.require_at_least(1, "components", "iterations", "batch", "history")
         require(0 <= self.min_weight < 1, "min_weight", "at least 0 and below 1", self.min_weight)
 

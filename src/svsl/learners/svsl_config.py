@@ -6,6 +6,8 @@ from typing import ClassVar, Literal, Self
 from svsl.learners.base import LearnerConfig, SearchSpace, require, shrunk
 from svsl.learners.surrogates import feature_count
 
+_MOST_COMPONENTS = 10_000
+
 
 @dataclass(frozen=True)
 class SVSLConfig(LearnerConfig):
@@ -82,6 +84,8 @@ class SVSLConfig(LearnerConfig):
     of context distributions stay within 5e-5 to 3 units. Default a quarter of the box's width."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.components <= _MOST_COMPONENTS, "components", f"at most {_MOST_COMPONENTS}", self.components)
         self.require_at_least(1, "components", "iterations", "finetune_every", "warm_start_iterations", "delete_factor")
         self.require_at_least(1, "context_batch", "expert_batch", "buffer", "closing_batch")
         self.require_at_least(0, "alpha", "beta", "beta_weight", "weight_iterations", "from_scratch")

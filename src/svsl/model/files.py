@@ -1,5 +1,6 @@
 """Atomic file writes: each file is written to a temporary name in the same folder, then renamed."""
 
+import hashlib
 import json
 import os
 import tempfile
@@ -15,6 +16,7 @@ from safetensors.numpy import save
 from svsl.errors import SvslError
 
 _HEADER = "svsl"
+_CHECKSUM = "sha256"  # in the header; files of older versions have none
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -45,23 +47,43 @@ def remove_leftovers(path: Path) -> None:
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, NDArray[np.generic]], header: Mapping[str, object]) -> None:
-    """Writes named arrays and a JSON header as a safetensors file; the same content gives the same bytes."""
+    """Writes named arrays and a JSON header with a checksum as a safetensors file; same content, same bytes."""
     # A single metadata entry, because safetensors writes several in arbitrary order. Arrays are copied to C order,
     # because safetensors silently writes others incorrectly.
-    metadata = {_HEADER: json.dumps(header, sort_keys=True)}
-    write_bytes(path, save({name: np.array(array, order="C") for name, array in arrays.items()}, metadata))
+    copies = {name: np.array(array, order="C") for name, array in arrays.items()}
+    checked = {**header, _CHECKSUM: _checksum(copies, header)}
+    write_bytes(path, save(copies, {_HEADER: json.dumps(checked, sort_keys=True)}))
 
 
 def read_safetensors(path: Path, kind: str) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
-    """Reads the arrays and the header of a file written by `write_safetensors`; `kind` names it in errors."""
+    """Reads the arrays and the header of a file written by `write_safetensors`; `kind` names it in errors.
+
+    Raises:
+        SvslError: If the file is missing, cannot be read, or is damaged: its content does not match its checksum.
+    """
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get(_HEADER, "{}"))
-            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118 (not a dict)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise SvslError(f"{path}: no such {kind}") from None
     except (OSError, SafetensorError, ValueError) as error:
         raise SvslError(f"{path}: not a readable {kind} ({error})") from None
+    if not isinstance(header, dict):
+        raise SvslError(f"{path}: not a readable {kind} (its header is not a JSON object)")
+    checksum = header.pop(_CHECKSUM, None)
+    if checksum is not None and checksum != _checksum(arrays, header):
+        raise SvslError(f"{path}: a damaged {kind}, its content does not match its checksum; use a copy of the file")
+    return arrays, header
+
+
+def _checksum(arrays: Mapping[str, NDArray[np.generic]], header: Mapping[str, object]) -> str:
+    """Returns the SHA-256 of a header and of names, types, shapes and bytes of arrays."""
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def _umask() -> int:

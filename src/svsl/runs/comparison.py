@@ -13,7 +13,6 @@ from scipy import stats
 from svsl.errors import SvslError
 from svsl.evaluation.intervals import bootstrap_interval
 from svsl.model.gaussians import Array
-from svsl.runs.config import RunConfig
 from svsl.runs.evaluation import stored_evaluation
 from svsl.runs.folder import Run
 from svsl.tasks.registry import default_options
@@ -74,7 +73,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
         )
     groups: dict[str, dict[int, Run]] = {}
     for run in runs:
-        same = groups.setdefault(json.dumps(_traits(run.config), sort_keys=True), {})
+        same = groups.setdefault(json.dumps(_traits(run), sort_keys=True), {})
         if run.config.seed in same:
             first = same[run.config.seed]
             raise SvslError(f"{first.folder} and {run.folder} are the same run twice: same settings, same seed")
@@ -84,14 +83,14 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
 def labelled(members: Sequence[tuple[Run, ...]]) -> list[Group]:
     """Groups of runs, each labelled by what distinguishes it from the others."""
-    labels = _labels([runs[0].config for runs in members])
+    labels = _labels([runs[0] for runs in members])
     return [Group(label, runs) for label, runs in zip(labels, members, strict=True)]
 
 
-def _traits(config: RunConfig) -> dict[str, object]:
-    options: dict[str, object] = {}
-    with contextlib.suppress(SvslError):  # runs of a task that cannot be imported can still be compared
-        options = default_options(config.task)  # includes options that are newer than the run
+def _traits(run: Run) -> dict[str, object]:
+    config, options = run.config, dict[str, object]()
+    with contextlib.suppress(SvslError):  # runs of a task that is not trusted or cannot be imported can be compared
+        options = default_options(run.named_task.chosen(run.choice)[0])  # includes options that are newer than the run
     return {
         "learner": config.learner,
         "settings.extended": config.extends is not None,
@@ -101,9 +100,9 @@ def _traits(config: RunConfig) -> dict[str, object]:
     }
 
 
-def _labels(configs: Sequence[RunConfig]) -> list[str]:
+def _labels(runs: Sequence[Run]) -> list[str]:
     """The learner of each, and what distinguishes it from the others; settings are compared within one learner."""
-    traits = [_traits(config) for config in configs]
+    traits = [_traits(run) for run in runs]
     labels = []
     for own in traits:
         peers = [t for t in traits if t["learner"] == own["learner"]]

@@ -16,7 +16,7 @@ from svsl.model.files import write_bytes
 from svsl.model.random import EVAL_STREAM, stream
 from svsl.model.version import __version__
 from svsl.runs.folder import Run
-from svsl.runs.sources import Source, seed_of, task_of
+from svsl.runs.sources import Source, seed_of
 from svsl.runs.training import numeric_settings
 from svsl.tasks.base import Task
 
@@ -46,10 +46,11 @@ def evaluate_source(
     library, rows = source.library, run.read_metrics() if run else []
     metadata, evaluation_seed = library.metadata, seed_of(library) if seed is None else seed
     with numeric_settings():
-        trial = run_trial(library, task or task_of(library, workers), stream(evaluation_seed, EVAL_STREAM), contexts)
+        task = task or source.make_task(workers)
+        trial = run_trial(library, task, stream(evaluation_seed, EVAL_STREAM), contexts)
         metrics, intervals = summarise_trial(trial)
     return Evaluation(
-        task=metadata["task"],
+        task=source.task_name,
         learner=metadata.get("learner"),
         seed=seed_of(library),
         evaluation_seed=evaluation_seed,
@@ -66,14 +67,14 @@ def evaluate_source(
 
 def evaluate_run(run: Run, contexts: int = 2000, workers: int | None = None, task: Task | None = None) -> Evaluation:
     """Evaluates what a run has learned so far; see `evaluate_source`."""
-    return evaluate_source(Source(str(run.folder), run), contexts, workers, task)
+    return evaluate_source(Source.of(run), contexts, workers, task)
 
 
 def _evaluate_policy(run: Run, contexts: int, workers: int | None, seed: int | None) -> Evaluation:
     config, rows = run.config, run.read_metrics()
     evaluation_seed = config.seed if seed is None else seed
     # the seed of a restored policy only matters for its evaluation
-    training = replace(config, seed=evaluation_seed).make_training(config.make_task(workers), workers=workers)
+    training = replace(config, seed=evaluation_seed).make_training(run.make_task(workers), workers=workers)
     assert isinstance(training, PolicyTraining)
     if run.finished:
         training.load(run.product_path)

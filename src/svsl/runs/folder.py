@@ -11,13 +11,14 @@ from typing import Any, Self
 import numpy as np
 from filelock import FileLock, Timeout
 
-from svsl.errors import SvslError
+from svsl.errors import SvslError, complain
 from svsl.learners.base import Arrays, Training
 from svsl.learners.episodic import EpisodicTraining
 from svsl.model.files import read_safetensors, remove_leftovers, write_bytes, write_safetensors
 from svsl.model.library import SkillLibrary
 from svsl.model.version import __version__
-from svsl.runs.config import FORMAT, RunConfig
+from svsl.runs.config import FORMAT, RunConfig, use_workers
+from svsl.runs.trust import NamedTask, TaskChoice
 from svsl.tasks.base import Task
 
 MetricsRow = dict[str, Any]  # names to numbers, None for a number that is not finite
@@ -30,6 +31,7 @@ class Run:
         folder: The folder; `config.json` holds `config`.
         metrics_path: One row per test.
         checkpoint_path: Everything needed to resume.
+        previous_path: The checkpoint before, used if the newest cannot be read.
         library_path: The skill library, the product of most learners.
         product_path: The library, or the policy of a step-based learner. Written last: the run is finished.
         base_path: The library that the run extends, if it does.
@@ -37,12 +39,14 @@ class Run:
         log_path: Output of a worker process that trains the run.
         figures: Folder of figures.
         tensorboard: Folder of TensorBoard events.
+        choice: What the user says about the task.
     """
 
-    def __init__(self, folder: Path, config: RunConfig) -> None:
-        self.folder, self.config = folder, config
+    def __init__(self, folder: Path, config: RunConfig, choice: TaskChoice | None = None) -> None:
+        self.folder, self.config, self.choice = folder, config, choice or TaskChoice()
         self.metrics_path = folder / "metrics.jsonl"
         self.checkpoint_path = folder / "checkpoint.safetensors"
+        self.previous_path = folder / "checkpoint.previous.safetensors"
         self.library_path = folder / "library.safetensors"
         self.product_path = folder / f"{config.product}.safetensors"
         self.base_path = folder / "base.safetensors"
@@ -50,6 +54,7 @@ class Run:
         self.log_path = folder / "log.txt"
         self.figures, self.tensorboard = folder / "figures", folder / "tensorboard"
         self._progress_path = folder / ".progress.json"
+        self._newest_is_good = True  # as far as known, or it would not be kept when the next is written
 
     @staticmethod
     def config_path(folder: Path) -> Path:
@@ -57,7 +62,14 @@ class Run:
         return folder / "config.json"
 
     @classmethod
-    def create(cls, folder: Path, config: RunConfig, overwrite: bool = False, base: SkillLibrary | None = None) -> Self:
+    def create(
+        cls,
+        folder: Path,
+        config: RunConfig,
+        overwrite: bool = False,
+        base: SkillLibrary | None = None,
+        remember: bool = True,
+    ) -> Self:
         """Creates a run folder.
 
         Args:
@@ -65,8 +77,9 @@ class Run:
             config: The configuration.
             overwrite: Replace a run that is already there.
             base: The library that the run extends, if it does.
+            remember: Record that the user trusts the task of this folder; False for a folder that will not stay.
         """
-        run = cls(folder, config)
+        run = cls(folder, config, TaskChoice(trust=True))  # its task is the user's: nothing was read from a file
         if cls.config_path(folder).exists():
             if not overwrite:
                 state = "a finished run" if run.finished else "an unfinished run (svsl resume continues it)"
@@ -78,18 +91,25 @@ class Run:
         if base is not None:
             base.save(run.base_path)
         write_bytes(cls.config_path(folder), config.to_json().encode())
+        if remember:
+            run.named_task.remember()
         return run
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
-        """Opens an existing run."""
+    def open(cls, folder: Path, choice: TaskChoice | None = None) -> Self:
+        """Opens an existing run; `choice` is what the user says about its task."""
         path = cls.config_path(folder)
         if not path.is_file():
             raise SvslError(f"{folder} is not a run folder (it has no {path.name}); svsl train creates one")
         try:
-            return cls(folder, RunConfig.from_json(path.read_text()))
+            return cls(folder, RunConfig.from_json(path.read_text()), choice)
         except (ValueError, TypeError) as error:
             raise SvslError(f"{path}: not a readable configuration ({error})") from None
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is anything to resume from."""
+        return self.checkpoint_path.exists() or self.previous_path.exists()
 
     @property
     def finished(self) -> bool:
@@ -102,6 +122,17 @@ class Run:
 
     # ---- training -----------------------------------------------------------------------------------------------
 
+    @property
+    def named_task(self) -> NamedTask:
+        """The task as the configuration names it."""
+        return NamedTask(self.config.task, self.config.task_options, self.folder)
+
+    def make_task(self, workers: int | None = None) -> Task:
+        """Creates the run's task, if it is shipped or the user trusts it, with `workers` as in `use_workers`."""
+        task = self.named_task.create(self.choice)
+        use_workers(task, workers)
+        return task
+
     def make_training(self, task: Task, workers: int | None = None) -> Training:
         """Creates the run's learner on its task, at the start."""
         base = None if self.config.extends is None else SkillLibrary.load(self.base_path)
@@ -111,6 +142,9 @@ class Run:
         """Restores a new training to the checkpoint; returns the checkpoint's counters, or None if there is none."""
         checkpoint = self.load_checkpoint()
         if checkpoint is None:
+            if self.metrics_path.exists():  # it is created at the start of training
+                rows = f", although {len(self.read_metrics())} tests were made" if self.read_metrics() else ""
+                complain(f"{self.folder} has no checkpoint{rows}: training starts again from the beginning")
             return None
         try:
             training.restore(*checkpoint)
@@ -121,16 +155,33 @@ class Run:
         return checkpoint[1]
 
     def save_checkpoint(self, arrays: Arrays, counters: Mapping[str, object]) -> None:
-        """Replaces the checkpoint."""
+        """Replaces the checkpoint; the one before is kept."""
         header = {"format": FORMAT, "counters": dict(counters), "config": self.config.to_json()}
+        if self._newest_is_good and self.checkpoint_path.exists():
+            second_name = self.folder / f".{self.checkpoint_path.name}.previous"  # a leftover if we are killed here
+            second_name.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a file system without links: no checkpoint is kept
+                os.link(self.checkpoint_path, second_name)
+                os.replace(second_name, self.previous_path)
         write_safetensors(self.checkpoint_path, arrays, header)
+        self._newest_is_good = True
 
     def load_checkpoint(self) -> tuple[Arrays, dict[str, Any]] | None:
-        """Returns the arrays and counters of the checkpoint, or None if it does not exist yet."""
-        if not self.checkpoint_path.exists():
+        """Returns the arrays and counters of the checkpoint, or None if it does not exist yet.
+
+        If the newest is missing or cannot be read, the one before is used, and a line says so.
+        """
+        if not self.has_checkpoint:
             return None
-        arrays, header = read_safetensors(self.checkpoint_path, "checkpoint")
-        if header.get("format") != FORMAT:
+        try:
+            arrays, header = read_safetensors(self.checkpoint_path, "checkpoint")
+        except SvslError as error:
+            if not self.previous_path.exists():
+                raise
+            self._newest_is_good = False
+            arrays, header = read_safetensors(self.previous_path, "checkpoint")
+            complain(f"{error}; the checkpoint before is used, only the time since then is lost")
+        if header.get("format") != FORMAT or not {"config", "counters"} <= header.keys():
             raise SvslError(f"{self.checkpoint_path}: not a checkpoint of this svsl ({__version__})")
         changed = self.config.differences(RunConfig.from_json(header["config"]))
         if changed:
@@ -160,8 +211,9 @@ class Run:
             )
         if self.finished:
             return SkillLibrary.load(self.library_path)
-        if self.checkpoint_path.exists():
-            training = self.make_training(self.config.make_task())
+        if self.has_checkpoint:
+            own = TaskChoice() if self.named_task.trusted else self.choice  # it was trained on the unchanged task
+            training = self.make_training(self.named_task.create(own))
             assert isinstance(training, EpisodicTraining)
             self.restore(training)
             library = training.library(self.origin)
@@ -220,7 +272,7 @@ class Run:
         for product in ("library", "policy"):
             (self.folder / f"{product}.safetensors").unlink(missing_ok=True)
         for path in (
-            self.checkpoint_path, self.metrics_path, self.base_path,
+            self.checkpoint_path, self.previous_path, self.metrics_path, self.base_path,
             self.evaluation_path, self.log_path, self._progress_path,
         ):  # fmt: skip
             path.unlink(missing_ok=True)

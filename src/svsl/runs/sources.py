@@ -1,18 +1,22 @@
 """Sources of libraries: a run folder, a library file or the name of a shipped library."""
 
+import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from svsl.errors import SvslError
+import numpy as np
+from numpy.typing import ArrayLike
+
+from svsl.errors import SvslError, complain
 from svsl.learners.registry import find_preset
 from svsl.model.library import SkillLibrary
 from svsl.model.shipped import load_pretrained, pretrained_names
 from svsl.runs.config import RunConfig, require_fit, use_workers
 from svsl.runs.folder import Run
+from svsl.runs.trust import NamedTask, TaskChoice
 from svsl.tasks.base import Task
-from svsl.tasks.registry import make_task
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,20 @@ class Source:
         name: As the user gave it.
         run: The run that trained it, None for a library without one.
         loaded: The library; by default that of the run, loaded on first use.
+        path: The library file; None for a run or a shipped library.
+        choice: What the user says about the task.
     """
 
     name: str
     run: Run | None = None
     loaded: SkillLibrary | None = None
+    path: Path | None = None
+    choice: TaskChoice = field(default_factory=TaskChoice)
+
+    @classmethod
+    def of(cls, run: Run) -> "Source":
+        """Returns the source that is a run."""
+        return cls(str(run.folder), run, choice=run.choice)
 
     @cached_property
     def library(self) -> SkillLibrary:
@@ -37,22 +50,58 @@ class Source:
         assert self.run is not None
         return self.run.load_library()
 
+    @property
+    def named_task(self) -> NamedTask:
+        """The task as the source names it."""
+        return self.run.named_task if self.run is not None else _task_in_metadata(self.library, self.path)
 
-def open_source(where: str) -> Source:
-    """Opens a run folder, a library file or a shipped library, looked up in this order.
+    @property
+    def task_name(self) -> str:
+        """Name of the task: the user's choice, or the one that the source names."""
+        return self.choice.task or self.named_task.name
+
+    def make_task(self, workers: int | None = None) -> Task:
+        """Creates the task, if it is shipped or the user trusts it, with `workers` as in `use_workers`.
+
+        Raises:
+            SvslError: If the task is not trusted, cannot be created, or does not fit the library.
+        """
+        task = self.named_task.create(self.choice)
+        if self.run is None or not self.run.config.step_based:
+            require_fit(self.library, task, self.task_name)
+            _compare_boxes(self.library, task, self.task_name)
+        use_workers(task, workers)
+        return task
+
+    def save(self, path: Path) -> None:
+        """Writes the library to a file, which is trusted as this source is."""
+        self.library.save(path)
+        name, options = self.named_task.chosen(self.choice)
+        NamedTask(name, options, path).remember()
+
+    def holding(self, library: SkillLibrary, name: str) -> "Source":
+        """Returns a source of a library made from this one, on the same task."""
+        path = self.path if self.run is None else self.run.folder
+        return replace(self, name=name, run=None, loaded=library, path=path)
+
+
+def open_source(where: str, choice: TaskChoice | None = None) -> Source:
+    """Opens a run folder, a library file or a shipped library, looked up in this order. Runs no code of its task.
+
+    `choice` is what the user says about the task; by default only shipped tasks and those trained here are created.
 
     Raises:
         SvslError: If `where` is none of them.
     """
-    path = Path(where)
+    path, choice = Path(where), choice or TaskChoice()
     if path.is_file():
-        return Source(where, loaded=SkillLibrary.load(path))
+        return Source(where, loaded=SkillLibrary.load(path), path=path, choice=choice)
     if where in pretrained_names() and not Run.config_path(path).exists():
-        return Source(where, loaded=load_pretrained(where))
+        return Source(where, loaded=load_pretrained(where), choice=choice)
     if not path.exists():
         shipped = ", ".join(pretrained_names())
         raise SvslError(f"{where} is not a run folder, a library file or a shipped library ({shipped})")
-    return Source(where, Run.open(path))
+    return replace(Source.of(Run.open(path, choice)), name=where)
 
 
 def config_of(library: SkillLibrary, run: Run | None = None) -> RunConfig:
@@ -64,8 +113,8 @@ def config_of(library: SkillLibrary, run: Run | None = None) -> RunConfig:
             return RunConfig.from_json(library.metadata["config"])
         except (ValueError, TypeError) as error:
             raise SvslError(f"the configuration in the library's metadata cannot be read ({error})") from None
-    name, options = _task_in_metadata(library)
-    return RunConfig(name, options, "svsl", find_preset(name).settings, seed_of(library))
+    task = _task_in_metadata(library)
+    return RunConfig(task.name, task.options, "svsl", find_preset(task.name).settings, seed_of(library))
 
 
 def seed_of(library: SkillLibrary) -> int:
@@ -79,18 +128,35 @@ def seed_of(library: SkillLibrary) -> int:
 
 
 def task_of(library: SkillLibrary, workers: int | None = None) -> Task:
-    """Creates the task named in a library's metadata, with `workers` as in `use_workers`."""
-    name, options = _task_in_metadata(library)
-    task = make_task(name, **options)
-    require_fit(library, task, name)
-    use_workers(task, workers)
-    return task
+    """Creates the task named in a library's metadata, if it is shipped, with `workers` as in `use_workers`."""
+    return Source("library", loaded=library).make_task(workers)
 
 
-def _task_in_metadata(library: SkillLibrary) -> tuple[str, dict[str, object]]:
+def _task_in_metadata(library: SkillLibrary, path: Path | None = None) -> NamedTask:
     if "task" not in library.metadata:
         raise SvslError("the library's metadata names no task; save it with metadata={'task': NAME}")
     try:
-        return library.metadata["task"], dict(json.loads(library.metadata.get("task_options", "{}")))
-    except ValueError as error:
+        options = dict(json.loads(library.metadata.get("task_options", "{}")))
+        return NamedTask(str(library.metadata["task"]), options, path)
+    except (ValueError, TypeError) as error:
         raise SvslError(f"the task's options in the library's metadata cannot be read ({error})") from None
+
+
+@functools.cache  # once, also if every tab of a page has its own task
+def _say(line: str) -> None:
+    complain(line)
+
+
+def _compare_boxes(library: SkillLibrary, task: Task, name: str) -> None:
+    """Says so if the context box of the task is not that of the library."""
+    ours, theirs = (library.context_low, library.context_high), (task.context_low, task.context_high)
+    if not np.array_equal(ours, theirs):
+        (low, high), (new_low, new_high) = (map(_listed, box) for box in (ours, theirs))
+        _say(
+            f"the context box of {name} is {new_low} to {new_high}, the library was trained for {low} to {high}: "
+            "what follows may be about contexts it never saw"
+        )
+
+
+def _listed(corner: ArrayLike) -> str:
+    return "(" + ", ".join(f"{value:.4g}" for value in np.asarray(corner, dtype=np.float64)) + ")"

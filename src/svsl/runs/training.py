@@ -52,7 +52,7 @@ class Trainer:
         if task is not None and run.config.step_based:
             raise SvslError(f"{run.config.learner} runs its own simulation on this machine; leave out --backend")
         self.run, self.checkpoint_s = run, checkpoint_s
-        self.task = task or run.config.make_task(workers)
+        self.task = task or run.make_task(workers)
         self.training = run.make_training(self.task, workers)
         counters = run.restore(self.training) or {"rows": 0, "elapsed_s": 0.0}
         self.rows, self.elapsed_s = int(counters["rows"]), float(counters["elapsed_s"])
@@ -96,6 +96,7 @@ class Trainer:
             if stopping and not training.done:
                 return False
         training.save(run.product_path, run.origin)
+        run.previous_path.unlink(missing_ok=True)
         return True
 
     def status(self) -> Status:
@@ -157,7 +158,10 @@ def numeric_settings() -> Iterator[None]:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Callable[[], bool]]:
-    """Turns the first Ctrl-C or SIGTERM into a stop request after the current batch; a second one interrupts."""
+    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a stop request after the current batch; a second one interrupts.
+
+    SIGHUP, sent when the terminal is closed, stays ignored under `nohup`.
+    """
     stop_requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop_requested.is_set
@@ -168,7 +172,10 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         stop_requested.set()
 
-    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    old = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield stop_requested.is_set
     finally:

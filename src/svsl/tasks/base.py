@@ -3,7 +3,7 @@
 import sysconfig
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -16,6 +16,7 @@ from svsl.model.gaussians import Array, BoolArray
 # folders with code that is not the user's: Python, its packages, and this package
 _INSTALLED = {Path(path) for path in sysconfig.get_paths().values()} | {Path(__file__).parents[1]}
 _REDRAWS = 1000
+LARGEST_RETURN = 1e100  # in magnitude: sums of squares of larger ones overflow
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Outcome:
     """The outcome of a batch of n episodes; lists become arrays.
 
     Attributes:
-        returns: `(n,)`, the return of each episode. NaN and infinite returns are counted and replaced in training.
+        returns: `(n,)`, the return of each episode. Those that are NaN, infinite or beyond 1e100 in magnitude are
+            counted and replaced in training.
         success: `(n,)` bool, whether the episode solved the task.
         info: Named diagnostics, each an array with one entry per episode.
     """
@@ -79,22 +81,36 @@ def run_episodes(
 ) -> Outcome:
     """Runs a task, with its `describe` instead of `evaluate` if it has one and `described` is set.
 
-    Anything the task raises becomes an `SvslError` that says what and where.
+    The task gets read-only arrays. Anything it raises, also by `sys.exit`, becomes an `SvslError` that says what and
+    where. Returns beyond `LARGEST_RETURN` become NaN.
     """
     run = getattr(task, "describe", task.evaluate) if described else task.evaluate
     try:
-        outcome = run(contexts, parameters, rng)
+        outcome = run(_read_only(contexts), _read_only(parameters), rng)
     except SvslError:
         raise
-    except Exception as error:  # user code may raise anything
-        raise SvslError(f"task {type(task).__name__} failed: {place_of(error)}") from error
+    except (Exception, SystemExit) as error:  # user code may raise anything
+        hint = "; a task must not change its arguments: copy them first" if "read-only" in str(error) else ""
+        raise SvslError(f"task {type(task).__name__} failed: {place_of(error)}{hint}") from error
     problem = outcome_problem(outcome, len(contexts))
     if problem is not None:
         raise SvslError(f"task {type(task).__name__}: {problem}; run svsl check-task for details")
-    return outcome
+    return replace(outcome, returns=usable_returns(outcome.returns))
 
 
-def place_of(error: Exception) -> str:
+def usable_returns(returns: NDArray[np.generic]) -> Array:
+    """Returns the returns as floats, NaN where they are too large to compute with."""
+    floats = returns.astype(np.float64)
+    return np.where(np.abs(floats) > LARGEST_RETURN, np.nan, floats)
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def place_of(error: BaseException) -> str:
     """Describes an exception and where in the user's code it was raised."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     user_frames = [frame for frame in frames if not _INSTALLED.intersection(Path(frame.filename).parents)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from svsl.model.gaussians import Array
 from svsl.model.random import stream
-from svsl.tasks.base import Outcome, Task, context_names, outcome_problem, place_of, uniform_contexts
+from svsl.tasks.base import Outcome, Task, context_names, outcome_problem, place_of, uniform_contexts, usable_returns
 
 _EPISODES = 64
 _T = TypeVar("_T")
@@ -43,7 +43,7 @@ class _Findings(list[Finding]):
         """Runs user code; None if it raises anything, which is a finding."""
         try:
             return run()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.append(Finding("error", f"{doing} {place_of(error)}{fix}"))
             return None
 
@@ -66,7 +66,7 @@ def check_task(task: Task, seed: int = 0) -> list[Finding]:
         return findings
     if not (np.array_equal(contexts, given[0]) and np.array_equal(parameters, given[1])):
         findings.append(Finding("error", "evaluate changed its arguments in place; copy them first"))
-    _check_behaviour(task, contexts, parameters, np.asarray(outcome.returns, dtype=np.float64), seed, findings)
+    _check_behaviour(task, contexts, parameters, usable_returns(outcome.returns), seed, findings)
     if not findings.failed:
         start = time.perf_counter()  # the first call may have started threads or processes
         task.evaluate(contexts, parameters, stream(seed, 2))
@@ -114,12 +114,13 @@ def _check_outcome(outcome: Outcome | None, count: int) -> Finding:
     if problem is not None:
         return Finding("error", problem)
     assert outcome is not None
-    returns, success = outcome.returns, outcome.success
+    returns, success = usable_returns(outcome.returns), outcome.success
     bad = int((~np.isfinite(returns)).sum())
     if bad == count:
-        return Finding("error", "all returns are NaN or infinite at the initial search distribution")
+        return Finding("error", "all returns are NaN, infinite or beyond 1e100 at the initial search distribution")
     if bad:
-        return Finding("warning", f"{bad} of {count} returns are NaN or infinite; they count as the worst return seen")
+        problem = f"{bad} of {count} returns are NaN, infinite or beyond 1e100"
+        return Finding("warning", f"{problem}; they count as the worst return seen")
     if np.ptp(returns) == 0:
         return Finding("error", "all returns are equal at the initial search distribution: nothing to improve")
     return Finding("ok", f"returns from {returns.min():.4g} to {returns.max():.4g}, {success.mean():.0%} successes")
@@ -132,7 +133,7 @@ def _check_behaviour(
 
     def run(rows: slice, contexts: Array = contexts) -> Array:
         outcome = task.evaluate(contexts[rows].copy(), parameters[rows].copy(), stream(seed, 2))
-        return np.asarray(outcome.returns, dtype=np.float64)
+        return usable_returns(outcome.returns)
 
     not_repeatable = "the same rng gave other returns; draw all randomness from rng and keep no state between calls"
     not_independent = "the return of an episode depends on its batch (fine only if the task is random)"

@@ -4,6 +4,8 @@ import difflib
 import functools
 import importlib
 import inspect
+import os
+import sys
 from collections.abc import Callable
 
 from svsl.errors import SvslError
@@ -21,6 +23,8 @@ _TASK_ATTRIBUTES = ("context_low", "context_high", "parameter_dim", "initial_mea
 
 def task_factory(name: str) -> Callable[..., Task]:
     """Returns the function or class that creates the task of this name, see `make_task`."""
+    if name not in REGISTRY and (folder := os.getcwd()) not in sys.path:
+        sys.path.insert(0, folder)  # where a user's task is; other commands import nothing from there
     if name.startswith("gym:"):
         from svsl.tasks.gymnasium_task import GymnasiumTask
 
@@ -35,7 +39,7 @@ def task_factory(name: str) -> Callable[..., Task]:
     module_name, _, attribute = path.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and (module_name == missing or module_name.startswith(missing + ".")):
             raise SvslError(
@@ -74,7 +78,7 @@ def make_task(name: str, /, **options: object) -> Task:
         task = factory(**options)
     except SvslError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SvslError(f"task {name!r}: creating it failed: {place_of(error)}") from error
     if not isinstance(task, Task):
         missing = [attribute for attribute in _TASK_ATTRIBUTES if not hasattr(task, attribute)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from svsl.cli.parsing import Folders, Switch, require_range
+from svsl.cli.task_choice import TrustFlag
 from svsl.errors import SvslError
 from svsl.model.files import write_bytes
 from svsl.runs import comparison
@@ -18,7 +19,7 @@ from svsl.show.tables import print_columns
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(TrustFlag):
     """Compare runs: groups of seeds, final results and learning curves with their uncertainty."""
 
     folders: Folders
@@ -46,7 +47,7 @@ def main(options: Options) -> None:
         raise SvslError("compare what? svsl compare RUN RUN ...")
 
     check_format(options.out)
-    groups = comparison.group_runs([Run.open(folder) for folder in options.folders])
+    groups = comparison.group_runs([Run.open(folder, options.choice) for folder in options.folders])
     table = comparison.summary_table(groups, [name.strip() for name in options.metrics.split(",")], options.contexts)
     if options.csv is not None:
         write_bytes(options.csv, comparison.to_csv(table).encode())

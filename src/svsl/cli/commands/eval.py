@@ -4,13 +4,14 @@ import json
 from dataclasses import dataclass
 
 from svsl.cli.parsing import SourceName, Switch, require_range
+from svsl.cli.task_choice import TaskFlags
 from svsl.runs.evaluation import evaluate_source
 from svsl.runs.sources import open_source
 from svsl.show.tables import show_evaluation
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(TaskFlags):
     """Evaluate a library or a policy: return, success, entropy, coverage."""
 
     source: SourceName
@@ -29,7 +30,7 @@ class Options:
 
 def main(options: Options) -> None:
     """Evaluates a library or a policy."""
-    evaluation = evaluate_source(open_source(options.source), options.contexts, seed=options.seed)
+    evaluation = evaluate_source(open_source(options.source, options.choice), options.contexts, seed=options.seed)
     if options.json:
         print(json.dumps(evaluation.to_json()))
     else:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from svsl.cli.parsing import SourceName, Switch, refuse_existing
+from svsl.cli.task_choice import TrustFlag
 from svsl.model.files import write_bytes
 from svsl.runs.sources import open_source
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(TrustFlag):
     """Export a library as a CSV table, one row per component."""
 
     source: SourceName
@@ -26,7 +27,7 @@ class Options:
 def main(options: Options) -> None:
     """Writes the table, with numbers that are read back exactly."""
     refuse_existing(options.out, options.overwrite)
-    names, rows = open_source(options.source).library.table()
+    names, rows = open_source(options.source, options.choice).library.table()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from svsl.cli.parsing import Switch, first_line, parse, require_range, split_first
+from svsl.cli.parsing import Switch, first_line, parse, parse_known, require_range, split_first
+from svsl.cli.task_choice import TaskFlags
 from svsl.cli.task_flags import training_flags
 from svsl.cli.training import NewRunOptions, train_run
 from svsl.errors import SvslError
@@ -16,7 +17,7 @@ _COMPONENTS = 10  # added by default
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(NewRunOptions):
+class Options(NewRunOptions, TaskFlags):
     """Add components to a finished library, also on a changed task."""
 
     out: Path | None = None
@@ -40,11 +41,13 @@ def main(args: list[str]) -> int:
         f"extend what? RUN_OR_NAME comes first: svsl extend RUN_OR_NAME --components {_COMPONENTS}",
         lambda: training_flags(Options(), SVSLConfig(_COMPONENTS), None, {}, help_text),
     )
-    opened = open_source(source)
+    choice = parse_known(TaskFlags, flags, f"svsl extend {source}").choice
+    opened = open_source(source, choice)
     base, old_run = opened.library, opened.run
     if old_run is not None and not old_run.finished:
         raise SvslError(f"{source} is not finished; resume it with svsl resume {source}, then extend it")
-    old = config_of(base, old_run)
+    name, task_options = opened.named_task.chosen(choice)  # nothing of the task is imported before
+    old = replace(config_of(base, old_run), task=name, task_options=task_options)
     # SVSL extends the library of any learner: it only needs its components
     settings = old.settings if isinstance(old.settings, SVSLConfig) else find_preset(old.task).settings
     assert isinstance(settings, SVSLConfig)

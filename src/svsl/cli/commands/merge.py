@@ -4,15 +4,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from svsl.cli.parsing import SourceNames, Switch, refuse_existing, require_range
+from svsl.cli.task_choice import TaskFlags
 from svsl.errors import SvslError
 from svsl.model.editing import merge
 from svsl.runs.evaluation import evaluate_source
-from svsl.runs.sources import Source, open_source
+from svsl.runs.sources import open_source
 from svsl.show.tables import show_side_by_side
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(TaskFlags):
     """Merge libraries of one task: all their components, each library weighted by its number of components."""
 
     sources: SourceNames
@@ -33,10 +34,9 @@ class Options:
 def main(options: Options) -> None:
     """Writes the merged library and prints its evaluation beside those of its parts."""
     refuse_existing(options.out, options.overwrite)
-    parts = [open_source(source).library for source in options.sources]
-    merged = Source("merged", loaded=merge(parts))
-    sources = [*(Source(name, loaded=part) for name, part in zip(options.sources, parts, strict=True)), merged]
-    evaluations = {source.name: evaluate_source(source, options.contexts) for source in sources}
-    merged.library.save(options.out)
+    parts = [open_source(source, options.choice) for source in options.sources]
+    merged = parts[0].holding(merge([part.library for part in parts]), "merged")
+    evaluations = {source.name: evaluate_source(source, options.contexts) for source in (*parts, merged)}
+    merged.save(options.out)
     show_side_by_side(evaluations)
     print(f"library  {options.out}")

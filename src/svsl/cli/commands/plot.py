@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from svsl.cli.parsing import SourceNames
+from svsl.cli.task_choice import TaskFlags
 from svsl.errors import SvslError
 from svsl.runs.sources import open_source
 from svsl.show.plots.files import plot_library, plot_run, plot_side_by_side
@@ -11,7 +12,7 @@ from svsl.show.plots.style import FORMATS, check_format
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(TaskFlags):
     """Draw the figures of a run or a library, or several side by side."""
 
     sources: SourceNames
@@ -31,16 +32,18 @@ def main(options: Options) -> int:
     if len(options.sources) > 1:
         picture = out or Path("comparison.png")
         check_format(picture)
-        libraries = [(Path(source).absolute().name, open_source(source).library) for source in options.sources]
-        print(f"figure   {plot_side_by_side(libraries, picture)}")
+        sources = [open_source(source, options.choice) for source in options.sources]
+        columns = [(Path(source.name).absolute().name, source.library, source.make_task()) for source in sources]
+        print(f"figure   {plot_side_by_side(columns, picture)}")
         return 0
     if out is not None and out.suffix.lower() in FORMATS:
         raise SvslError(f"out: one run or library has several figures; expected a folder for them, got {str(out)!r}")
-    source = open_source(options.sources[0])
+    source = open_source(options.sources[0], options.choice)
+    source.named_task.chosen(options.choice)  # rejects a task that is not trusted before anything is drawn
     if source.run is not None:
         paths = plot_run(source.run, out)
     else:
-        paths = plot_library(source.library, out or Path(f"{Path(source.name).stem}-figures"))
+        paths = plot_library(source.library, out or Path(f"{Path(source.name).stem}-figures"), source.make_task())
     for path in paths:
         print(f"figure   {path}")
     return 0 if paths else 2

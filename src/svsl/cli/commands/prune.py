@@ -4,20 +4,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from svsl.cli.parsing import SourceName, Switch, refuse_existing, require_range
+from svsl.cli.task_choice import TaskFlags
 from svsl.errors import SvslError
 from svsl.evaluation.metrics import repertoire
 from svsl.evaluation.pruning import needed_components
 from svsl.model.editing import heavy_components, select
 from svsl.model.random import PRUNE_STREAM, stream
 from svsl.runs.evaluation import evaluate_source
-from svsl.runs.sources import Source, open_source, seed_of, task_of
+from svsl.runs.sources import open_source, seed_of
 from svsl.runs.training import numeric_settings
 from svsl.show.tables import show_side_by_side
 from svsl.tasks.base import uniform_contexts
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(TaskFlags):
     """Drop components of a library: those with little weight, or those it does not need."""
 
     source: SourceName
@@ -50,15 +51,16 @@ class Options:
 def main(options: Options) -> None:
     """Writes the pruned library and prints its evaluation beside that of the original."""
     refuse_existing(options.out, options.overwrite)
-    before = Source("before", loaded=open_source(options.source).library)
+    source = open_source(options.source, options.choice)
+    before = source.holding(source.library, "before")
     heavy = heavy_components(before.library, options.min_weight or 0.0, options.max_components)
-    after = Source("after", loaded=select(before.library, heavy))
+    after = before.holding(select(before.library, heavy), "after")
     if options.redundant:
-        task, rng = task_of(after.library), stream(seed_of(after.library), PRUNE_STREAM)
+        task, rng = after.make_task(), stream(seed_of(after.library), PRUNE_STREAM)
         with numeric_settings():
             behaviours = repertoire(after.library.mixture, task, uniform_contexts(task, options.contexts, rng), rng)
-        after = Source("after", loaded=select(after.library, needed_components(behaviours, options.tolerance)))
+        after = before.holding(select(after.library, needed_components(behaviours, options.tolerance)), "after")
     evaluations = {source.name: evaluate_source(source, options.contexts) for source in (before, after)}
-    after.library.save(options.out)
+    after.save(options.out)
     show_side_by_side(evaluations)
     print(f"library  {options.out}")

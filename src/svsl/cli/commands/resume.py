@@ -4,12 +4,13 @@ import sys
 from dataclasses import dataclass
 
 from svsl.cli.parsing import Folder
+from svsl.cli.task_choice import TrustFlag
 from svsl.cli.training import TrainingOptions, train_run
 from svsl.runs.folder import Run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TrainingOptions):
+class Options(TrainingOptions, TrustFlag):
     """Resume an interrupted run as if it had never stopped."""
 
     folder: Folder
@@ -18,8 +19,8 @@ class Options(TrainingOptions):
 
 def main(options: Options) -> int:
     """Resumes a run."""
-    run = Run.open(options.folder)
+    run = Run.open(options.folder, options.choice)
     if run.finished:
         print(f"{run.folder} is finished: nothing to resume", file=sys.stderr)
         return 0
-    return train_run(options, run.config, run.config.make_task(options.workers), lambda: run)
+    return train_run(options, run.config, run.make_task(options.workers), lambda: run)

@@ -9,17 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from svsl.cli.parsing import SourceName, Switch, require_range
+from svsl.cli.task_choice import TaskFlags
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.model.random import PLOT_STREAM, stream
-from svsl.runs.sources import open_source, task_of
+from svsl.runs.sources import open_source
 from svsl.show.playback import skills_at
 from svsl.show.video import check_format, render_video
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(TaskFlags):
     """Render the skills for one context as a video, side by side."""
 
     source: SourceName
@@ -50,8 +51,9 @@ class Options:
 def main(options: Options) -> None:
     """Renders the video."""
     check_format(options.out)
-    library = open_source(options.source).library
-    task, context = task_of(library), context_of(library, options.context)
+    source = open_source(options.source, options.choice)
+    library, task = source.library, source.make_task()
+    context = context_of(library, options.context)
     components = [options.component] if options.component is not None else None
     skills = skills_at(library, task, context, stream(0, PLOT_STREAM, 4), components)
     skills = skills if options.all else skills[:1]

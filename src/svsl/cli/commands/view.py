@@ -1,20 +1,23 @@
 """`svsl view`."""
 
+import socket
 import time
 import webbrowser
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 
 from svsl.cli.parsing import SourceName, Switch, require_range
-from svsl.errors import SvslError
-from svsl.runs.sources import open_source, task_of
+from svsl.cli.task_choice import TaskFlags
+from svsl.errors import SvslError, complain
+from svsl.runs.sources import open_source
 from svsl.runs.training import stop_on_signals
+
+_EVERY_INTERFACE = ("", "0.0.0.0", "::")  # to listen on; a browser needs the address of this machine
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(TaskFlags):
     """Open a web page on which you choose a context and watch the skills for it."""
 
     source: SourceName
@@ -32,17 +35,37 @@ class Options:
 
 def main(options: Options) -> None:
     """Serves the page until Ctrl-C."""
+    source = open_source(options.source, options.choice)
+    library = source.library
+    source.make_task()  # report a mistake before serving anything
     for package in ("viser", "mjviser"):
         if find_spec(package) is None:
             raise SvslError(f"svsl view needs {package}: pip install 'svsl[viewer]'")
-    library = open_source(options.source).library
-    make_task = partial(task_of, library)
-    make_task()  # report a mistake before serving anything
     from svsl.show.viewer.page import Page
 
-    with stop_on_signals() as stop, closing(Page(library, make_task, options.host, options.port)) as page:
-        print(f"{page.address}  (Ctrl-C ends)", flush=True)
+    with stop_on_signals() as stop, closing(Page(library, source.make_task, options.host, options.port)) as page:
+        address = page.address
+        if options.host in _EVERY_INTERFACE:
+            address = f"http://{_own_address()}:{page.server.get_port()}"
+        if not _only_here(options.host):
+            complain("everybody on the network can use this page: it asks for no password, and runs episodes here")
+        print(f"{address}  (Ctrl-C ends)", flush=True)
         if options.open:
-            webbrowser.open(page.address)
+            webbrowser.open(address)
         while not stop():
             time.sleep(0.1)
+
+
+def _only_here(host: str) -> bool:
+    """Returns whether only this machine can reach a server at `host`."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _own_address() -> str:
+    """Returns the address of this machine in its network; that for itself if there is no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: the system only chooses the address it would send from
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"

@@ -34,6 +34,7 @@ class PPOConfig(LearnerConfig):
     """Rollouts between tests."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.require_at_least(1, "episodes", "environments", "batch", "epochs", "test_every")
         good = self.batch >= 2 and self.rollout_steps % self.environments == 0 and self.rollout_steps >= self.batch
         expected = f"a multiple of environments ({self.environments}), at least batch ({self.batch}, itself at least 2)"

@@ -11,7 +11,7 @@ from svsl.errors import SvslError
 from svsl.model.library import SkillLibrary
 from svsl.model.random import PLOT_STREAM, stream
 from svsl.runs.folder import Run
-from svsl.runs.sources import seed_of, task_of
+from svsl.runs.sources import Source, seed_of, task_of
 from svsl.show.plots import contexts, skills
 from svsl.show.plots.learning import learning_figure
 from svsl.show.plots.style import save_figure
@@ -39,7 +39,8 @@ def plot_run(run: Run, folder: Path | None = None, task: Task | None = None) -> 
     paths = _save({"learning": partial(learning_figure, metrics, run.config.step_based)}, folder) if metrics else []
     if not run.config.step_based:
         try:
-            paths += plot_library(run.load_library(), folder, task)
+            source = Source.of(run)
+            paths += plot_library(source.library, folder, task or source.make_task())
         except SvslError as error:
             if not paths:
                 raise
@@ -76,9 +77,8 @@ def _save(figures: Mapping[str, Callable[[], Figure]], folder: Path) -> list[Pat
     return paths
 
 
-def plot_side_by_side(libraries: Sequence[tuple[str, SkillLibrary]], path: Path) -> Path:
-    """Draws named libraries into one file: context distributions, and postures above if all tasks have them."""
-    columns = [(name, library, task_of(library)) for name, library in libraries]
+def plot_side_by_side(columns: Sequence[tuple[str, SkillLibrary, Task]], path: Path) -> Path:
+    """Draws libraries with their names and tasks into one file: contexts, and postures above if all tasks have them."""
     scenes = [skills.planar_scene(task) for _, _, task in columns]
     rows = 2 if all(scenes) else 1
     figure = Figure(figsize=(4.6 * len(columns), 5.0 * rows), layout="constrained")
