@@ -75,7 +75,7 @@ def success_map(
     contexts = rng.random((repeats * len(grid), len(low)))
     contexts[:, list(dims)] = np.tile(grid, (repeats, 1))
     contexts = low + (high - low) * contexts
-    gating, valid = library.gating(contexts), valid_contexts(task, contexts)
+    gating, valid = library.gating(contexts, outside="extrapolate"), valid_contexts(task, contexts)
     gating = np.where(is_active(gating), gating, 0.0)
     gating /= gating.sum(axis=1, keepdims=True)
     gating[~valid] = 0.0
