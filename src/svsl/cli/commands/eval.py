@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from svsl.cli.parsing import SourceName, Switch, require_range
 from svsl.runs.evaluation import evaluate_source
 from svsl.runs.sources import open_source
+from svsl.show.progress import StageDisplay
 from svsl.show.tables import show_evaluation
 
 
@@ -18,7 +19,7 @@ class Options:
     json: Switch = False
     """Print one JSON object instead of a table."""
     contexts: int = 2000
-    """Number of fresh uniform contexts."""
+    """Number of fresh uniform contexts; in a tenth of them, but at least 20, all components are run."""
     seed: int | None = None
     """Seed of the contexts and of all other randomness (default: that of the run or library)."""
 
@@ -29,7 +30,9 @@ class Options:
 
 def main(options: Options) -> None:
     """Evaluates a library or a policy."""
-    evaluation = evaluate_source(open_source(options.source), options.contexts, seed=options.seed)
+    source = open_source(options.source)
+    with StageDisplay("evaluation") as progress:
+        evaluation = evaluate_source(source, options.contexts, seed=options.seed, report=progress)
     if options.json:
         print(json.dumps(evaluation.to_json()))
     else:

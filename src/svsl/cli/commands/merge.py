@@ -8,6 +8,7 @@ from svsl.errors import SvslError
 from svsl.model.editing import merge
 from svsl.runs.evaluation import evaluate_source
 from svsl.runs.sources import Source, open_source
+from svsl.show.progress import StageDisplay
 from svsl.show.tables import show_side_by_side
 
 
@@ -36,7 +37,10 @@ def main(options: Options) -> None:
     parts = [open_source(source).library for source in options.sources]
     merged = Source("merged", loaded=merge(parts))
     sources = [*(Source(name, loaded=part) for name, part in zip(options.sources, parts, strict=True)), merged]
-    evaluations = {source.name: evaluate_source(source, options.contexts) for source in sources}
+    evaluations = {}
+    for source in sources:
+        with StageDisplay(f"evaluation {source.name}") as progress:
+            evaluations[source.name] = evaluate_source(source, options.contexts, report=progress)
     merged.library.save(options.out)
     show_side_by_side(evaluations)
     print(f"library  {options.out}")

@@ -8,6 +8,7 @@ from svsl.errors import SvslError
 from svsl.runs.sources import open_source
 from svsl.show.plots.files import plot_library, plot_run, plot_side_by_side
 from svsl.show.plots.style import FORMATS, check_format
+from svsl.show.progress import StageDisplay
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,19 @@ def main(options: Options) -> int:
         picture = out or Path("comparison.png")
         check_format(picture)
         libraries = [(Path(source).absolute().name, open_source(source).library) for source in options.sources]
-        print(f"figure   {plot_side_by_side(libraries, picture)}")
+        with StageDisplay("figure"):
+            plot_side_by_side(libraries, picture)
+        print(f"figure   {picture}")
         return 0
     if out is not None and out.suffix.lower() in FORMATS:
         raise SvslError(f"out: one run or library has several figures; expected a folder for them, got {str(out)!r}")
     source = open_source(options.sources[0])
-    if source.run is not None:
-        paths = plot_run(source.run, out)
-    else:
-        paths = plot_library(source.library, out or Path(f"{Path(source.name).stem}-figures"))
+    with StageDisplay("figures") as progress:
+        if source.run is not None:
+            paths = plot_run(source.run, out, report=progress)
+        else:
+            folder = out or Path(f"{Path(source.name).stem}-figures")
+            paths = plot_library(source.library, folder, report=progress)
     for path in paths:
         print(f"figure   {path}")
     return 0 if paths else 2
