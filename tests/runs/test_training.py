@@ -115,6 +115,7 @@ def test_ctrl_c_saves_and_resume_continues(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert "finishing the current batch; press Ctrl-C again to stop now" in errors
     assert "stopped and saved; svsl resume runs/toys.Unimodal-seed0 continues" in errors
     assert "Traceback" not in errors
     run = Run.open(Path("runs/toys.Unimodal-seed0"))

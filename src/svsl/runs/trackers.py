@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from svsl.errors import SvslError
@@ -12,6 +13,7 @@ class _Tracker(Callback):
     """Logs each row of metrics over episodes."""
 
     package = ""
+    log_options: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, **options: Any) -> None:
         try:
@@ -24,7 +26,7 @@ class _Tracker(Callback):
     def on_metrics(self, metrics: Mapping[str, float | None]) -> None:
         """Logs one row."""
         numbers = {name: value for name, value in metrics.items() if value is not None}
-        self.run.log(numbers, step=int(numbers["episodes"]))
+        self.run.log(numbers, step=int(numbers["episodes"]), **self.log_options)
 
     def close(self) -> None:
         """Ends the tracker's run."""
@@ -39,6 +41,7 @@ class WandbCallback(_Tracker):
     """
 
     package = "wandb"
+    log_options = MappingProxyType({"commit": True})  # otherwise a row is only kept when the next one comes
 
 
 class TrackioCallback(_Tracker):
