@@ -110,8 +110,8 @@ def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    settings = {"components": np.int64(2), "alpha": np.float32(0.5), "context_std": np.array([1.0, 2.0])}
-    library = svsl.train(Unimodal(), seed=np.uint8(3), **(SMALL | settings))
+    changed = {"seed": np.uint8(3), "components": np.int64(2), "alpha": np.float32(0.5)}
+    library = svsl.train(Unimodal(), **(SMALL | changed | {"context_std": np.array([1.0, 2.0])}))
     plain = {"components": 2, "alpha": 0.5, "context_std": (1.0, 2.0)}
     assert library.metadata == svsl.train(Unimodal(), seed=3, **(SMALL | plain)).metadata
 

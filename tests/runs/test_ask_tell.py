@@ -84,8 +84,8 @@ def test_a_finished_learner_asks_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"task": SearchSpace(*map(np.array, ([0.0], [0.0], [0.0], [[1.0]])))}, "expected finite low < high"),
-        ({"task": SearchSpace(*map(np.array, ([0.0], [1.0], [0.0], [[-1.0]])))}, "symmetric, positive definite"),
+        ({"task": SearchSpace(np.ones(1), np.ones(1), np.zeros(1), np.eye(1))}, "expected finite low < high"),
+        ({"task": SearchSpace(np.zeros(1), np.ones(1), np.zeros(1), -np.eye(1))}, "symmetric, positive definite"),
         ({"task": Unimodal}, "got the class Unimodal"),
         ({"learner": "ppo"}, "ppo does not learn a skill library"),
         ({"iterations": "many"}, "setting iterations: expected a whole number, got 'many'"),

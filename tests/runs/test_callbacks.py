@@ -176,5 +176,6 @@ def test_trackio_keeps_the_metrics(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 def test_rows_are_json() -> None:
     recorder = Recorder()
-    svsl.train(Unimodal(), seed=np.int64(3), callbacks=[recorder], **(SMALL | {"components": np.int64(2)}))
+    numpys = {"seed": np.int64(3), "components": np.int64(2)}
+    svsl.train(Unimodal(), callbacks=[recorder], **(SMALL | numpys))
     assert json.loads(json.dumps(recorder.rows, allow_nan=False)) == recorder.rows
