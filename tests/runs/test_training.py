@@ -23,7 +23,7 @@ from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.gaussians import Array
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import MetricsRow, Run
-from svsl.runs.training import Status, Trainer
+from svsl.runs.training import Status, Trainer, stop_on_signals
 from svsl.tasks.steps import step_form
 from toys import Bimodal, Unimodal
 from waiting import wait_until
@@ -124,6 +124,16 @@ def test_ctrl_c_saves_and_resume_continues(tmp_path: Path) -> None:
     episodes = trainer.training.episodes
     assert not trainer.train(silent, stop=lambda: True)
     assert trainer.training.episodes > episodes > 0
+
+
+def test_the_first_ctrl_c_says_what_happens_and_the_second_stops_now(capsys: pytest.CaptureFixture[str]) -> None:
+    with stop_on_signals() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop()
+        assert capsys.readouterr().err == "svsl: finishing the current batch; press Ctrl-C again to stop now\n"
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert capsys.readouterr().err == ""
 
 
 def test_bad_returns_are_counted_and_never_learned_from(tmp_path: Path) -> None:
