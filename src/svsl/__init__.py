@@ -12,27 +12,35 @@ from svsl.model.shipped import load_pretrained
 from svsl.model.version import __version__
 
 if TYPE_CHECKING:
-    from svsl.api import train
+    from svsl.api import make_learner, train
+    from svsl.learners.base import SearchSpace
+    from svsl.runs.callbacks import Callback
     from svsl.tasks.base import Outcome, Task
     from svsl.tasks.registry import make_task
 
 __all__ = [
+    "Callback",
     "Component",
     "Outcome",
+    "SearchSpace",
     "Skill",
     "SkillLibrary",
     "SvslError",
     "Task",
     "__version__",
     "load_pretrained",
+    "make_learner",
     "make_task",
     "train",
 ]
 
 # imported on first use: a program that only uses a library needs NumPy and safetensors, nothing else
 _ON_FIRST_USE = {
+    "Callback": "svsl.runs.callbacks",
     "Outcome": "svsl.tasks.base",
+    "SearchSpace": "svsl.learners.base",
     "Task": "svsl.tasks.base",
+    "make_learner": "svsl.api",
     "make_task": "svsl.tasks.registry",
     "train": "svsl.api",
 }

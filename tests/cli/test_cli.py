@@ -13,10 +13,10 @@ import pytest
 
 from svsl import SkillLibrary
 from svsl.cli import main
-from svsl.cli.training import weight_stage_warning
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
+from svsl.runs.verdict import weight_stage_warning
 
 SMALL = ["--components", "3", "--iterations", "8", "--finetune-every", "4"]
 

@@ -12,9 +12,11 @@ from svsl.evaluation.metrics import (
     execute,
     mixture_entropy,
     repertoire,
+    repertoire_contexts,
     run_trial,
     success_map,
     success_without_top,
+    trial_episodes,
     two_kinds,
     vendi_score,
     ways,
@@ -224,7 +226,35 @@ def test_every_metric_has_one_value_per_context() -> None:
     assert set(METRICS) - set(shapes) == {"vendi_score"}, "the task provides no paths"
     for name, shape in shapes.items():
         of_all = ("ways", "two_kinds", "coverage_any", "success_without_top")
-        assert shape == ((200,) if name in of_all else (400,) if name == "mixture_entropy" else (500,)), name
+        assert shape == ((50,) if name in of_all else (400,) if name == "mixture_entropy" else (500,)), name
+
+
+@pytest.mark.parametrize(("contexts", "all_components"), [(2000, 200), (20_000, 2000), (100, 20), (7, 7), (0, 0)])
+def test_all_components_are_run_in_a_tenth_of_the_contexts(contexts: int, all_components: int) -> None:
+    assert repertoire_contexts(contexts) == all_components
+    assert trial_episodes(contexts, 3) == 3 * contexts + 3 * all_components
+
+
+def test_a_trial_reports_its_progress_and_runs_the_episodes_it_announces() -> None:
+    class Counting(Bimodal):
+        run = 0
+
+        def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+            self.run += len(contexts)
+            return super().evaluate(contexts, parameters, rng)
+
+    task, seen = Counting(), list[tuple[float, str, int]]()
+    library = library_of(task, bimodal_mixture(0.01))
+    trial = run_trial(library, task, stream(0), 500, lambda share, what: seen.append((share, what, task.run)))
+    total = trial_episodes(500, len(library))
+    assert task.run == total
+    for share, what, run in seen:
+        assert share == pytest.approx(run / total), what
+    assert [what for _, what, _ in seen] == [
+        "means of components", "drawn parameters", "entropies", "all components", "most probable components"
+    ]  # fmt: skip
+    silent = run_trial(library, Bimodal(), stream(0), 500)
+    np.testing.assert_array_equal(silent.entropies, trial.entropies)
 
 
 class HalfNan(Unimodal):
@@ -244,7 +274,7 @@ def test_an_episode_without_a_finite_return_is_a_failure_everywhere() -> None:
     result = summarise_trial(trial)[0]
     assert result["success_rate"] == pytest.approx(0.3, abs=0.07)
     assert result["coverage"] == 0, "the most probable component returns NaN"
-    np.testing.assert_array_equal(trial.repertoire.success, [[True, False]] * 200)
+    np.testing.assert_array_equal(trial.repertoire.success, [[True, False]] * 50)
     assert result["success_without_top"] == 1
     np.testing.assert_allclose(success_map(library, task, (0, 1), 3, stream(0)), 0.3)
 

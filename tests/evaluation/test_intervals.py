@@ -1,21 +1,28 @@
 """Intervals over contexts, with known truth; the same numbers during training."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
+import svsl
 from svsl import Outcome
 from svsl.cli import main
 from svsl.evaluation.intervals import bootstrap_interval, summarise_contexts
 from svsl.evaluation.metrics import METRICS, execute, mixture_entropy, repertoire, two_kinds, ways
+from svsl.evaluation.result import Evaluation
 from svsl.learners.episodic import EpisodicTraining
 from svsl.learners.registry import make_training
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.gaussians import Array
 from svsl.model.random import TEST_STREAM, stream
+from svsl.runs.evaluation import evaluate_source
+from svsl.runs.sources import Source
 from toys import Unimodal
 
 
@@ -103,6 +110,20 @@ def evaluated(capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, obje
     assert main(["eval", "run", "--json", *flags]) == 0
     result: dict[str, object] = json.loads(capsys.readouterr().out)
     return result
+
+
+def test_an_evaluation_is_json_whatever_its_numbers() -> None:
+    library = svsl.train(Unimodal(), components=1, iterations=3)
+    seed: Any = np.int64(5)
+    evaluation = evaluate_source(Source("own", loaded=library), 30, task=Unimodal(), seed=seed)
+    bad = {"return_mean": (math.nan, 1.0)}
+    odd = replace(evaluation, metrics={"return_mean": math.nan, "ways": None}, intervals=bad)
+    for result in (evaluation, odd):
+        text = json.dumps(result.to_json(), allow_nan=False)
+        assert json.loads(text)["evaluation_seed"] == 5
+        assert Evaluation.from_json(json.loads(text)).to_json() == json.loads(text)
+    assert odd.to_json()["return_mean"] is None
+    assert odd.to_json()["intervals"] == {}
 
 
 def test_eval_takes_a_seed_and_prints_intervals(

@@ -4,7 +4,10 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +52,7 @@ def test_queries_match_their_definitions(library: SkillLibrary) -> None:
 
 def test_batches_match_single_contexts(library: SkillLibrary) -> None:
     rng = stream(1)
-    contexts, thetas = rng.normal(size=(5, 2)), rng.normal(size=(5, 3))
+    contexts, thetas = rng.uniform(-1, 1, (5, 2)), rng.normal(size=(5, 3))
     for row in range(5):
         np.testing.assert_allclose(library.gating(contexts)[row], library.gating(contexts[row]), rtol=1e-12)
         np.testing.assert_allclose(
@@ -216,7 +219,7 @@ def test_repr_is_one_line(library: SkillLibrary) -> None:
 
 def test_contains_checks_the_context_box(library: SkillLibrary) -> None:
     middle = 0.5 * (library.context_low + library.context_high)
-    beyond = library.context_high + np.array([0.0, 1e-9])
+    beyond = library.context_high + np.array([0.0, 1e-8])
     assert library.contains(middle)
     assert not library.contains(beyond)
     assert library.contains([library.context_low, beyond, library.context_high]).tolist() == [True, False, True]
@@ -234,3 +237,46 @@ def test_using_a_library_imports_only_numpy_and_safetensors() -> None:
     loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout))
     assert {"numpy", "safetensors"} <= loaded
     assert not loaded & {"scipy", "matplotlib", "rich", "tyro", "threadpoolctl", "mujoco", "gymnasium", "torch"}
+
+
+QUERIES: dict[str, Callable[..., Any]] = {
+    "gating": lambda library, context, **how: library.gating(context, **how),
+    "mean": lambda library, context, **how: library.mean(context, 1, **how),
+    "log_prob": lambda library, context, **how: library.log_prob(context, np.zeros(3), **how),
+    "responsibilities": lambda library, context, **how: library.responsibilities(context, np.zeros(3), **how),
+    "sample": lambda library, context, **how: library.sample(context, stream(0), **how).theta,
+    "skills": lambda library, context, **how: [skill.theta for skill in library.skills(context, **how)],
+}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_a_context_outside_the_box_is_refused(library: SkillLibrary, query: Callable[..., Any]) -> None:
+    refused = r"context: \[3.0, 0.5\] is outside the box the library was trained for, \[-1, 1\] x \[-1, 1\]; .*contains"
+    with pytest.raises(SvslError, match=refused):
+        query(library, [3.0, 0.5])
+    np.testing.assert_array_equal(query(library, [3.0, 0.5], outside="clip"), query(library, [1.0, 0.5]))
+    wider = replace(library, context_high=np.array([5.0, 5.0]))
+    np.testing.assert_array_equal(query(library, [3.0, 0.5], outside="extrapolate"), query(wider, [3.0, 0.5]))
+    edge = [1.0 + 1e-9, -1.0 - 1e-9]  # rounding
+    assert library.contains(edge)
+    query(library, edge)
+    with pytest.raises(SvslError, match='outside: expected "raise", "clip" or "extrapolate", got \'ignore\''):
+        query(library, [0.0, 0.0], outside="ignore")
+
+
+def test_one_context_of_a_batch_outside_the_box_is_refused(library: SkillLibrary) -> None:
+    contexts = np.array([[0.0, 0.0], [0.5, -7.0]])
+    with pytest.raises(SvslError, match=r"context: \[0.5, -7.0\] is outside the box"):
+        library.sample(contexts, stream(0))
+    clipped = library.gating(contexts, outside="clip")
+    np.testing.assert_array_equal(clipped, library.gating([[0.0, 0.0], [0.5, -1.0]]))
+
+
+def test_the_component_of_a_skill_is_a_plain_number(library: SkillLibrary) -> None:
+    skill = library.sample([0.0, 0.0], stream(0))
+    skills = [skill, *library.skills([0.0, 0.0])]
+    numbers = [{"component": s.component, "gating": s.gating, "log_prob": s.log_prob} for s in skills]
+    assert all(type(entry["component"]) is int for entry in json.loads(json.dumps(numbers)))
+    batch = library.sample(np.zeros((3, 2)), stream(0))
+    assert isinstance(batch.component, np.ndarray), "a batch keeps arrays"
+    assert batch.component.tolist()[0] == skill.component

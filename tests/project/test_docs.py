@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pages import PAGES, ROOT, inline, parse_only, run, shell, write_modules
@@ -17,7 +18,7 @@ from svsl.runs.folder import Run
 from svsl.runs.sources import open_source
 
 # results.md shows the commands of full-size runs; the others have separate tests below
-IN_ORDER = sorted(set(PAGES) - {"results.md", "library.md", "own-task.md", "tutorial.md"})
+IN_ORDER = sorted(set(PAGES) - {"results.md", "library.md", "own-task.md", "python.md", "tutorial.md"})
 PREPARATION = {
     "reproduce.md": [
         f"    svsl train planar-reacher --beta {beta} --seed {seed} --out runs/{name}-seed{seed}"
@@ -84,10 +85,14 @@ def test_the_tutorial_works_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
         run(words, monkeypatch, fully=True)
     for name in ("contexts", "postures"):
         assert Path(f"runs/first/figures/{name}.png").is_file()
+    assert use in PAGES["README.md"], "the same first steps with a library"
     *skills, drawn = _python(use)
     angles = [float(line.rstrip("]").split()[-1]) for line in skills]
     assert min(angles) < 0.5 < 1.1 < max(angles), "a flat throw and a lob"
     assert len(drawn.strip("[]").split()) == 2
+    throws = np.array([line.partition("[")[2].rstrip("]").split() for line in skills], dtype=float)
+    hits = np.abs(throws[:, 0] ** 2 * np.sin(2 * throws[:, 1]) / 9.81 - 4.0) < 0.1
+    assert hits.all(), "the first thing a user runs works"
 
 
 def test_the_readme_works_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,10 +100,25 @@ def test_the_readme_works_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
     assert int(_python(train + "\nprint(len(library))")[0]) > 1
     for words in (words for words in shell(PAGES["README.md"]) if "my_task:Throw" in words):
         run(words, monkeypatch)
-    assert _python(use + "\nprint(len(skill.theta), library.gating([4.0]).sum().round(6))") == ["2 1.0"]
+    assert _python(use + "\nprint(library.contains([7.0]))")[-1] == "False"
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^    make ([\w-]+)", PAGES["README.md"] + (ROOT / "CONTRIBUTING.md").read_text(), re.M):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_python_page_works_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_modules(PAGES["tutorial.md"], monkeypatch)
+    *callbacks, ask_tell = write_modules(PAGES["python.md"], monkeypatch)
+    assert len(ask_tell.splitlines()) <= 25, "a loop that fits on a screen"
+    *_, (components, success) = [line.split() for line in _python("\n".join(callbacks))]
+    assert float(success) >= 0.95
+    stopped = Run.open(Path("runs/enough"))
+    assert not stopped.finished
+    assert stopped.checkpoint_path.exists()
+    assert stopped.read_metrics()[-1]["components"] == int(components)
+    hits = "theta = library.skills([4.0])[0].theta\nprint(abs(theta[0]**2 * np.sin(2 * theta[1]) / 9.81 - 4.0) < 0.1)"
+    assert _python(f"{ask_tell}\n{hits}") == ["True"]
+    assert Path("throws.safetensors").exists()
 
 
 def test_the_library_page_works_as_written(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

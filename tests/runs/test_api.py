@@ -75,11 +75,45 @@ def _saving_every_batch(train: Any) -> Any:
         ({"learner": "nobody"}, "unknown learner 'nobody'"),
         ({"preset": "fast"}, "unknown preset 'fast'"),
         ({"task_options": {"size": 2}}, "a task object already has its options"),
+        ({"task_options": "size=2"}, "task_options: expected a dictionary of options by name, got 'size=2'"),
+        ({"components": "ten"}, "setting components: expected a whole number, got 'ten'"),
+        ({"components": 2.0}, "setting components: expected a whole number, got 2.0"),
+        ({"components": True}, "setting components: expected a whole number, got True"),
+        ({"alpha": "low"}, "setting alpha: expected a number, got 'low'"),
+        ({"buffer": "big"}, "setting buffer: expected a whole number or None, got 'big'"),
+        ({"auxiliary": 1}, "setting auxiliary: expected True or False, got 1"),
+        ({"distinguish_by": "mood"}, "setting distinguish_by: expected one of 'parameters', 'behaviour', got 'mood'"),
+        ({"context_std": 0.5}, "setting context_std: expected a tuple of numbers or None, got 0.5"),
+        ({"context_std": ["a", "b"]}, "setting context_std: expected a tuple of numbers or None"),
+        ({"seed": -1}, "seed: expected a whole number of at least 0, got -1"),
+        ({"seed": 1.5}, "seed: expected a whole number of at least 0, got 1.5"),
+        ({"seed": None}, "seed: expected a whole number of at least 0, got None"),
+        ({"workers": -1}, "workers: expected a whole number of at least 0, got -1"),
+        ({"workers": "all"}, "workers: expected a whole number of at least 0, got 'all'"),
+        ({"learner": ["svsl"]}, "learner: expected a name, got "),
+        ({"out": 3}, "out: expected a path, got 3"),
+        ({"out": "file.txt"}, "file.txt exists and is not a run folder"),
+        (
+            {"task": Unimodal},
+            r"task: expected a name or a task object, got the class Unimodal; create one: Unimodal\(\)",
+        ),
+        ({"task": 3}, "task: expected a name or a task object, but int has no context_low"),
+        ({"task": None}, "task: expected a name or a task object, but NoneType has no context_low"),
     ],
 )
 def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
+    Path("file.txt").write_text("mine")
+    arguments = {"task": Unimodal(), **SMALL, **change}
     with pytest.raises(SvslError, match=message):
-        svsl.train(Unimodal(), **(SMALL | change))
+        svsl.train(arguments.pop("task"), **arguments)
+    assert Path("file.txt").read_text() == "mine"
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    changed = {"seed": np.uint8(3), "components": np.int64(2), "alpha": np.float32(0.5)}
+    library = svsl.train(Unimodal(), **(SMALL | changed | {"context_std": np.array([1.0, 2.0])}))
+    plain = {"components": 2, "alpha": 0.5, "context_std": (1.0, 2.0)}
+    assert library.metadata == svsl.train(Unimodal(), seed=3, **(SMALL | plain)).metadata
 
 
 def test_another_run_is_never_overwritten() -> None:

@@ -122,6 +122,7 @@ def test_a_signal_saves_and_resume_continues(number: signal.Signals) -> None:
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert ("finishing the current batch; press Ctrl-C again to stop now" in errors) == (number == signal.SIGINT)
     assert "stopped and saved; svsl resume runs/toys.Unimodal-seed0 continues" in errors
     assert "Traceback" not in errors
     run = Run.open(Path("runs/toys.Unimodal-seed0"))
@@ -194,6 +195,16 @@ def test_returns_that_are_too_large_to_compute_with_are_counted(tmp_path: Path) 
     evaluation = evaluate_run(run, 50, task=Huge())
     assert abs(evaluation.metrics["return_sampled"] or np.nan) < 1e6
     assert any("returns are NaN, infinite or beyond 1e100" in finding.text for finding in check_task(Huge()))
+
+
+def test_the_first_ctrl_c_says_what_happens_and_the_second_stops_now(capsys: pytest.CaptureFixture[str]) -> None:
+    with stop_on_signals() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop()
+        assert capsys.readouterr().err == "svsl: finishing the current batch; press Ctrl-C again to stop now\n"
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert capsys.readouterr().err == ""
 
 
 def test_bad_returns_are_counted_and_never_learned_from(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import json
 import os
 import pty
 import re
@@ -10,11 +11,18 @@ import sys
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from svsl import load_pretrained
+from svsl.cli import main
+from svsl.cli.training import TrainingOptions, _after_s
 from svsl.learners.base import Progress
+from svsl.learners.svsl_config import SVSLConfig
+from svsl.runs.config import RunConfig
 from svsl.runs.training import Status
-from svsl.show.progress import ProgressDisplay, describe
+from svsl.show.progress import ProgressDisplay, StageDisplay, describe
+from toys import Unimodal
 
 ROW = {"milestone": 6, "return_mean": -1.25, "success_rate": 0.5, "components": 6}
 STATUS = Status(
@@ -96,3 +104,75 @@ def test_a_terminal_gets_a_live_display() -> None:
     assert "\x1b[" in text, "it redraws in place"
     for word in ("toys:Unimodal seed 0", "component 3/3", "episodes", "recent return", "test return", "remaining"):
         assert word in text
+
+
+def test_the_remaining_time_includes_what_comes_after_training() -> None:
+    file = io.StringIO()
+    with ProgressDisplay("reacher", file=file, after_s=lambda status: 2 * status.elapsed_s) as display:
+        display(STATUS)
+    assert "remaining 1:04:07" in file.getvalue(), "1:02:05 and two minutes"
+
+
+def test_evaluation_and_figures_are_estimated_by_the_speed_of_training() -> None:
+    class Flat(Unimodal):
+        context_low, context_high = np.zeros(3), np.ones(3)
+
+    config = RunConfig("toys:Unimodal", {}, "svsl", SVSLConfig(), 0)
+
+    def seconds(options: TrainingOptions) -> float:
+        return _after_s(options, config, Flat(), replace(STATUS, episodes_per_s=100.0))
+
+    assert seconds(TrainingOptions(figures=False)) == (3 * 2000 + 200 * 6) / 100
+    assert seconds(TrainingOptions(figures=False, eval_contexts=0)) == 0
+    assert seconds(TrainingOptions(eval_contexts=0)) == 2 * 3000 / 100, "two pairs of dimensions"
+    assert _after_s(TrainingOptions(), config, Flat(), replace(STATUS, episodes_per_s=float("nan"))) == 0
+
+
+def test_a_stage_is_silent_if_short_and_otherwise_prints_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    for quiet, expected in ((False, ["evaluation: 25% done, next: b", "evaluation: 75% done, next: d"]), (True, [])):
+        file = io.StringIO()
+        with StageDisplay("evaluation", quiet, file) as report:
+            for clock[0], share, what in ((3.0, 0.0, "a"), (6.0, 0.25, "b"), (10.0, 0.5, "c"), (12.0, 0.75, "d")):
+                report(share, what)
+        clock[0] = 0.0
+        assert file.getvalue().splitlines() == expected
+
+
+def test_a_stage_is_live_on_a_terminal_and_disappears(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    file = io.StringIO()
+    with StageDisplay("figures", file=file) as report:
+        report(0.5, "contexts[0].png")
+        assert report._live is not None
+        report._live.refresh()
+    text = file.getvalue()
+    assert "contexts[0].png" in text
+    assert "50%" in text
+    assert text.rstrip().endswith("\x1b[2K"), "the line is erased at the end"
+
+
+def test_a_long_batch_has_a_clock_that_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    clock, file = [0.0], io.StringIO()
+    monkeypatch.setattr("svsl.show.progress.time.monotonic", lambda: clock[0])
+    with ProgressDisplay("reacher", file=file) as display:
+        assert display._live is not None
+        display._live.refresh()
+        assert "first episodes" in file.getvalue(), "before the first batch has ended"
+        display(STATUS)
+        clock[0] = 60.0
+        display._live.refresh()
+    assert "elapsed 0:02:01  remaining 1:01:05" in file.getvalue()
+
+
+def test_progress_of_an_evaluation_is_not_on_standard_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("svsl.show.progress._LINE_EVERY_S", -1.0)
+    assert main(["eval", "planar-reacher", "--contexts", "20", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["components"] == len(load_pretrained("planar-reacher"))
+    assert "evaluation: 0% done, next: means of components" in printed.err

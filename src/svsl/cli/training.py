@@ -8,15 +8,17 @@ from typing import Literal
 
 from svsl.cli.parsing import Switch, require_range
 from svsl.errors import complain
+from svsl.evaluation.metrics import trial_episodes
 from svsl.runs.config import RunConfig
 from svsl.runs.evaluation import evaluate_run
 from svsl.runs.folder import Run
-from svsl.runs.training import Trainer, stop_on_signals
-from svsl.show.progress import ProgressDisplay
+from svsl.runs.training import Status, Trainer, stop_on_signals
+from svsl.runs.verdict import remarks
+from svsl.show.progress import ProgressDisplay, StageDisplay
 from svsl.show.tables import show_evaluation
 from svsl.tasks.base import Task
 
-_NOTABLE_LOSS = 0.05  # drop of the success rate that is worth a warning
+_FIGURE_EPISODES = 3000  # of the figures of two context dimensions, about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,11 @@ class TrainingOptions:
     """How a run is trained; none of these options changes what it learns."""
 
     quiet: Switch = False
-    """Show no progress and no results."""
+    """Show no progress and no results: do not evaluate, and draw no figures."""
+    eval_contexts: int = 2000
+    """Number of fresh contexts in the evaluation after training; 0: no evaluation."""
+    figures: Switch = True
+    """Draw no figures after training."""
     checkpoint_s: float = 10.0
     """Seconds between checkpoints."""
     workers: int | None = None
@@ -35,7 +41,7 @@ class TrainingOptions:
     """Address of the Ray cluster (default: the environment variable RAY_ADDRESS, or a new local Ray instance)."""
 
     def __post_init__(self) -> None:
-        require_range(0, checkpoint_s=self.checkpoint_s, workers=self.workers)
+        require_range(0, checkpoint_s=self.checkpoint_s, workers=self.workers, eval_contexts=self.eval_contexts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,26 +70,23 @@ def train_run(options: TrainingOptions, config: RunConfig, task: Task, open_run:
         local = None if config.step_based else task  # a step-based learner simulates the task in its own way
         trainer = Trainer(run, options.checkpoint_s, options.workers, remote or local)
         title = f"{config.task} seed {config.seed}"
-        with stop_on_signals() as stop, ProgressDisplay(title, options.quiet) as display:
+        display = ProgressDisplay(title, options.quiet, after_s=lambda status: _after_s(options, config, task, status))
+        with stop_on_signals() as stop, display:
             finished = trainer.train(display, stop)
     if not finished:
         return complain(f"stopped and saved; svsl resume {run.folder} continues", code=130)
     if not options.quiet:
-        _report(run, task)
+        _report(run, task, options)
     return 0
 
 
-def weight_stage_warning(run: Run) -> str | None:
-    """Returns a warning if the library was clearly better before its weights were learned, None otherwise."""
-    if not run.config.settings.learns_weights:
-        return None
-    before, after = ([None, None, *run.read_metrics()])[-2:]
-    if before is None or after is None or before["success_rate"] - after["success_rate"] < _NOTABLE_LOSS:
-        return None
-    return (
-        f"weights  learning them kept {after['components']} of {before['components']} components, and success fell "
-        f"from {before['success_rate']:.0%} to {after['success_rate']:.0%} in tests: a larger --beta-weight keeps more"
-    )
+def _after_s(options: TrainingOptions, config: RunConfig, task: Task, status: Status) -> float:
+    """Estimates how long the evaluation and the figures will take, by the speed of the episodes so far."""
+    components = (status.test or {}).get("components", status.progress.components)
+    episodes = trial_episodes(options.eval_contexts, components)
+    if options.figures and not config.step_based:
+        episodes += _FIGURE_EPISODES * -(-len(task.context_low) // 2)
+    return episodes / status.episodes_per_s if status.episodes_per_s > 0 else 0.0
 
 
 @contextmanager
@@ -99,15 +102,22 @@ def _cluster_task(options: TrainingOptions, config: RunConfig) -> Iterator[Task 
         yield RayTask(config.task, config.task_options)
 
 
-def _report(run: Run, task: Task) -> None:
+def _report(run: Run, task: Task, options: TrainingOptions) -> None:
     """Prints the evaluation, draws the figures and says where the results are."""
-    # not at the top: matplotlib and MuJoCo's renderer take 75 MB that training does not need
-    from svsl.show.plots.files import plot_run
+    numbers = (run.read_metrics() or [{}])[-1]
+    if options.eval_contexts:
+        with StageDisplay("evaluation") as progress:
+            evaluation = evaluate_run(run, options.eval_contexts, task=task, report=progress)
+        show_evaluation(evaluation)
+        numbers = evaluation.numbers
+    for remark in remarks(run, numbers, task):
+        print(remark)
+    if options.figures:
+        # not at the top: matplotlib and MuJoCo's renderer take 75 MB that training does not need
+        from svsl.show.plots.files import plot_run
 
-    show_evaluation(evaluate_run(run, task=task))
-    warning = weight_stage_warning(run)
-    if warning is not None:
-        print(warning)
-    for path in plot_run(run, task=task):
-        print(f"figure   {path}")
+        with StageDisplay("figures") as progress:
+            paths = plot_run(run, task=task, report=progress)
+        for path in paths:
+            print(f"figure   {path}")
     print(f"{run.product_path.stem:8} {run.product_path}")

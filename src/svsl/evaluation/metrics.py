@@ -13,7 +13,13 @@ from svsl.model.mixture import Mixture, is_active, logsumexp
 from svsl.tasks.base import Outcome, Task, finite_outcome, run_episodes, uniform_contexts, valid_contexts
 
 ENTROPY_CONTEXTS, ENTROPY_SAMPLES = 400, 1000
-REPERTOIRE_CONTEXTS = 200
+
+# called with the share of the work done so far, 0 to 1, and what is being done now
+Report = Callable[[float, str], None]
+
+
+def no_report(share: float, what: str) -> None:
+    """Reports nothing."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +45,18 @@ def run_finite(
     return finite_outcome(outcome, getattr(task, "penalty", None))
 
 
-def execute(mixture: Mixture, task: Task, count: int, rng: np.random.Generator) -> Execution:
+def execute(
+    mixture: Mixture, task: Task, count: int, rng: np.random.Generator, report: Report = no_report
+) -> Execution:
     """Runs a mixture on `count` fresh uniform contexts, by component means and by sampled parameters."""
     contexts = uniform_contexts(task, count, rng)
     components = mixture.sample_components(contexts, rng)
     means = mixture.component_means(contexts, components)
     samples = mixture.sample_parameters(contexts, components, rng)
-    return Execution(contexts, *(run_finite(task, contexts, parameters, rng) for parameters in (means, samples)))
+    report(0.0, "means of components")
+    mean = run_finite(task, contexts, means, rng)
+    report(0.5, "drawn parameters")
+    return Execution(contexts, mean, run_finite(task, contexts, samples, rng))
 
 
 def mixture_entropy(mixture: Mixture, contexts: Array, samples: int, rng: np.random.Generator) -> Array:
@@ -75,7 +86,7 @@ def success_map(
     contexts = rng.random((repeats * len(grid), len(low)))
     contexts[:, list(dims)] = np.tile(grid, (repeats, 1))
     contexts = low + (high - low) * contexts
-    gating, valid = library.gating(contexts), valid_contexts(task, contexts)
+    gating, valid = library.gating(contexts, outside="extrapolate"), valid_contexts(task, contexts)
     gating = np.where(is_active(gating), gating, 0.0)
     gating /= gating.sum(axis=1, keepdims=True)
     gating[~valid] = 0.0
@@ -241,14 +252,32 @@ METRICS: dict[str, Callable[[Trial], NDArray[Any] | None]] = {
 }
 
 
-def run_trial(library: SkillLibrary, task: Task, rng: np.random.Generator, contexts: int = 2000) -> Trial:
-    """Executes a library in `contexts` fresh uniform contexts; all randomness comes from `rng`."""
-    mixture = library.mixture
-    execution = execute(mixture, task, contexts, rng)
+def repertoire_contexts(contexts: int) -> int:
+    """Returns in how many of the contexts of a trial all components are run: a tenth, but at least 20."""
+    return min(contexts, max(20, contexts // 10))
+
+
+def trial_episodes(contexts: int, components: int) -> int:
+    """Returns the number of episodes of a trial."""
+    return 3 * contexts + repertoire_contexts(contexts) * components
+
+
+def run_trial(
+    library: SkillLibrary, task: Task, rng: np.random.Generator, contexts: int = 2000, report: Report = no_report
+) -> Trial:
+    """Executes a library in `contexts` fresh uniform contexts; all randomness comes from `rng`.
+
+    Means, drawn parameters and the most probable component are run in all of them, all components in a tenth.
+    """
+    mixture, total = library.mixture, trial_episodes(contexts, len(library))
+    execution = execute(mixture, task, contexts, rng, lambda share, what: report(share * 2 * contexts / total, what))
+    report(2 * contexts / total, "entropies")
     gating = np.exp(mixture.log_gating(execution.contexts))
     best = mixture.component_means(execution.contexts, gating.argmax(axis=1))
     entropies = mixture_entropy(mixture, execution.contexts[:ENTROPY_CONTEXTS], ENTROPY_SAMPLES, rng)
-    behaviours = repertoire(mixture, task, execution.contexts[:REPERTOIRE_CONTEXTS], rng)
+    report(2 * contexts / total, "all components")
+    behaviours = repertoire(mixture, task, execution.contexts[: repertoire_contexts(contexts)], rng)
+    report(1 - contexts / total, "most probable components")
     return Trial(execution, gating, run_finite(task, execution.contexts, best, rng), entropies, behaviours)
 
 

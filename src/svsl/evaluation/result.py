@@ -1,5 +1,6 @@
 """The evaluation of a library or a policy as one value."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -39,12 +40,13 @@ class Evaluation:
     diagnostics: Mapping[str, float] | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Returns the evaluation as one JSON object, the metrics among the other keys."""
+        """Returns the evaluation as one JSON object, the metrics among the other keys; None for NaN and infinity."""
         values: dict[str, object] = {f.name: getattr(self, f.name) for f in fields(self)[:-3]}
         if self.components is None:
             del values["components"]
-        values |= {**self.metrics, "intervals": {name: list(ends) for name, ends in self.intervals.items()}}
-        return values if self.diagnostics is None else {**values, "diagnostics": dict(self.diagnostics)}
+        finite = {name: ends for name, ends in self.intervals.items() if all(map(math.isfinite, ends))}
+        values |= {**_finite(self.metrics), "intervals": {name: list(ends) for name, ends in finite.items()}}
+        return values if self.diagnostics is None else {**values, "diagnostics": _finite(self.diagnostics)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -63,3 +65,8 @@ class Evaluation:
         sizes = {} if self.components is None else {"components": self.components}
         sizes |= {"episodes": self.episodes, "episodes_simulated": self.episodes_simulated}
         return {**sizes, "wall_s": self.wall_s, **self.metrics, **(self.diagnostics or {})}
+
+
+def _finite(numbers: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Returns numbers with None for those that JSON does not know."""
+    return {name: value if value is None or math.isfinite(value) else None for name, value in numbers.items()}

@@ -61,6 +61,7 @@ def _overview(title: str, work: float, parts: Sequence[str], jobs: Sequence[Job]
     rows = Table.grid(padding=(0, 2))
     for job in (job for job in jobs if job.state in ("running", "failed")):
         name = Text(job.run.folder.name, style="red" if job.state == "failed" else "")
-        detail = job.message if job.state == "failed" else f"{job.work:.0%}  {format_amount(job.episodes)} episodes"
+        stage = f"{job.work:.0%}" if job.evaluated is None else f"evaluation {job.evaluated:.0%}"
+        detail = job.message if job.state == "failed" else f"{stage}  {format_amount(job.episodes)} episodes"
         rows.add_row(name, ProgressBar(total=1.0, completed=job.work, width=20), Text(detail, overflow="ellipsis"))
     return Group(*lines, rows)

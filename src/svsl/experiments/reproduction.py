@@ -29,6 +29,7 @@ class Job:
     state: State = "waiting"
     work: float = 0.0  # share done, 0 to 1
     episodes: int = 0  # so far
+    evaluated: float | None = None  # share of its evaluation done; None during training
     restarts: int = 0  # of a worker that was killed
     message: str = ""  # why it failed
 
@@ -42,6 +43,7 @@ class Job:
         try:
             progress = self.run.read_progress()
             self.work, self.episodes = float(progress["work"]), int(progress["episodes"])
+            self.evaluated = progress.get("evaluated")
         except (ValueError, KeyError, TypeError):
             return
 

@@ -49,7 +49,8 @@ def train_and_evaluate(
         if not trainer.train(lambda status: write_progress(run, status), stop):
             return False
         task = trainer.task  # saves compiling its simulation again
-    stored_evaluation(run, contexts, threads, task)
+    newest = run.read_progress()
+    stored_evaluation(run, contexts, threads, task, lambda share, _: run.write_progress({**newest, "evaluated": share}))
     return True
 
 

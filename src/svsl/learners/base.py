@@ -45,22 +45,36 @@ def shrunk(full: int, scale: float, least: int, power: float = 1.0) -> int:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """The part of a task that a learner sees."""
+    """The part of a task that a learner sees.
 
-    context_low: Array  # (dc,)
-    context_high: Array  # (dc,)
-    initial_mean: Array  # (dt,), mean of a new component's parameters
-    initial_cov: Array  # (dt, dt)
-    valid_contexts: Callable[[Array], BoolArray] | None = None  # which contexts of the box count; default all
-    scores_outside: bool = False  # whether the task scores other contexts itself
+    Attributes:
+        context_low: `(dc,)`, lower corner of the context box.
+        context_high: `(dc,)`, upper corner.
+        initial_mean: `(dt,)`, mean of a new component's parameters.
+        initial_cov: `(dt, dt)`, their covariance.
+        valid_contexts: Returns which contexts `(n, dc)` of the box count, `(n,)`; default all.
+        scores_outside: Whether the task scores other contexts itself.
+    """
+
+    context_low: Array
+    context_high: Array
+    initial_mean: Array
+    initial_cov: Array
+    valid_contexts: Callable[[Array], BoolArray] | None = None
+    scores_outside: bool = False
 
     @classmethod
-    def of(cls, task: Task) -> Self:
+    def of(cls, task: Task | Self) -> Self:
         """Returns the search space of a task; a copy, as floats."""
         names = ("context_low", "context_high", "initial_mean", "initial_cov")
         low, high, mean, cov = (np.array(getattr(task, name), dtype=np.float64) for name in names)
         own = getattr(task, "valid_contexts", None), bool(getattr(task, "scores_outside", False))
         return cls(low, high, mean, cov, *own)
+
+    @property
+    def parameter_dim(self) -> int:
+        """Number dt of parameters."""
+        return np.size(self.initial_mean)
 
     def inside(self, contexts: Array) -> BoolArray:
         """Returns which rows are in the valid part of the context box: `(..., dc)` -> `(...)`."""

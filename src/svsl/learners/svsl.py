@@ -246,7 +246,7 @@ class SVSL:
             contexts, experts = start_at_random(self.config, self.space, self.rng, target)
         if self._mixture is not None:
             contexts, experts = self._mixture.contexts.append(contexts), self._mixture.experts.append(experts)
-        self._mixture = Mixture(np.full(len(contexts), -np.log(len(contexts))), contexts, experts)
+        self._mixture = Mixture(np.full(len(contexts), 0.0 - np.log(len(contexts))), contexts, experts)
         self.context_buffer.append_component()
         self.expert_buffer.append_component()
         self.stage, self.iteration = "fill", 0
@@ -266,7 +266,7 @@ class SVSL:
             self._start_weights()
 
     def _start_weights(self) -> None:
-        self.stage = "weights" if self.config.weight_iterations else "done"
+        self.stage = "weights" if self.config.weight_iterations and len(self._current) > 1 else "done"
 
     def _newest_is_stuck(self) -> bool:
         """Returns whether the newest component ended in a local optimum (line 13 of Algorithm 1)."""

@@ -220,5 +220,6 @@ class Schedule:
     @property
     def total(self) -> int:
         """Episodes of the whole run, including those for the weights."""
-        weights = (self.base + self.config.components) * self.batch_sizes["weights"]
+        count = self.base + self.config.components
+        weights = count * self.batch_sizes["weights"] if count > 1 else 0  # one component needs none
         return self.episodes_until_closing(self.config.closing_iterations) + weights

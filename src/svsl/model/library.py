@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,9 @@ from svsl.model.mixture import ACTIVE_PROBABILITY, Mixture, is_active, logsumexp
 
 FORMAT = "svsl-skill-library"
 VERSION = 1
+
+Outside = Literal["raise", "clip", "extrapolate"]
+_EDGE = 1e-9  # share of the box's width by which rounding may move a context beyond the edge
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Skill:
     """
 
     theta: Array
-    component: IntArray
+    component: int | IntArray
     log_prob: Array
     gating: Array
 
@@ -59,8 +63,9 @@ class Component:
 class SkillLibrary:
     """A mixture of components over a context box.
 
-    Every query takes one context `(dc,)` or a batch `(n, dc)` and returns results in the same form. Outside the box it
-    extrapolates beyond anything that was tried: check `contains` before a robot moves.
+    Every query takes one context `(dc,)` or a batch `(n, dc)` and returns results in the same form. A context outside
+    the box is refused, because nothing was tried there; `contains` says beforehand which are inside. For those who mean
+    it, `outside="clip"` answers for the nearest context of the box, `outside="extrapolate"` for the context as it is.
 
     Attributes:
         mixture: The components.
@@ -98,34 +103,38 @@ class SkillLibrary:
         weights = np.exp(self.mixture.log_weights).tolist()
         return tuple(Component(*parts) for parts in zip(weights, *self._arrays().values(), strict=True))
 
-    def sample(self, context: ArrayLike, rng: np.random.Generator) -> Skill:
+    def sample(self, context: ArrayLike, rng: np.random.Generator, *, outside: Outside = "raise") -> Skill:
         """Draws a component from the gating and parameters from its expert."""
-        contexts, single = self._rows("context", context, self.context_dim)
+        contexts, single = self._contexts(context, outside)
         joint = self.mixture.log_context_joint(contexts)
         total = logsumexp(joint)
         gating = np.exp(joint - total[:, None])
         component = sample_rows(gating, rng)
         theta = self.mixture.sample_parameters(contexts, component, rng)
         log_prob = logsumexp(joint + self.mixture.experts.log_prob(contexts, theta)) - total
-        fields = theta, component, log_prob, gating[np.arange(len(contexts)), component]
-        return Skill(*(values[0] for values in fields)) if single else Skill(*fields)
+        if single:
+            chosen = int(component[0])
+            return Skill(theta[0], chosen, log_prob[0], gating[0, chosen])
+        return Skill(theta, component, log_prob, gating[np.arange(len(contexts)), component])
 
-    def skills(self, context: ArrayLike, min_gating: float = ACTIVE_PROBABILITY) -> list[Skill]:
+    def skills(
+        self, context: ArrayLike, min_gating: float = ACTIVE_PROBABILITY, *, outside: Outside = "raise"
+    ) -> list[Skill]:
         """Returns the skills available in one context `(dc,)`, the most probable first.
 
         Each is the mean of a component whose gating is at least `min_gating`. If no component reaches it, as when
         hundreds share a context, the most probable one is returned (several if they are equally probable).
         """
-        contexts, single = self._rows("context", context, self.context_dim)
+        contexts, single = self._contexts(context, outside)
         if not single:
             raise SvslError(f"context: expected shape ({self.context_dim},), got {contexts.shape}")
-        gating = self.gating(contexts[0])
+        gating = np.exp(self.mixture.log_gating(contexts)[0])
         most_probable_first = np.argsort(-gating, kind="stable")
         active = most_probable_first[is_active(gating, min_gating)[most_probable_first]]
         repeated = np.repeat(contexts, len(active), axis=0)
         thetas = self.mixture.component_means(repeated, active)
         log_probs = self.mixture.log_prob(repeated, thetas)
-        return [Skill(*fields) for fields in zip(thetas, active, log_probs, gating[active], strict=True)]
+        return [Skill(*fields) for fields in zip(thetas, active.tolist(), log_probs, gating[active], strict=True)]
 
     def table(self) -> tuple[list[str], Array]:
         """Returns all components as a table: column names and one row of numbers per component.
@@ -139,27 +148,27 @@ class SkillLibrary:
         names = ["_".join([name, *map(str, at)]) for name, a in columns.items() for at in np.ndindex(a.shape[1:])]
         return names, np.concatenate([array.reshape(count, -1) for array in columns.values()], axis=1)
 
-    def gating(self, context: ArrayLike) -> Array:
+    def gating(self, context: ArrayLike, *, outside: Outside = "raise") -> Array:
         """`pi(o|c)`, `(K,)` or `(n, K)`."""
-        contexts, single = self._rows("context", context, self.context_dim)
+        contexts, single = self._contexts(context, outside)
         gating = np.exp(self.mixture.log_gating(contexts))
         return gating[0] if single else gating
 
-    def responsibilities(self, context: ArrayLike, theta: ArrayLike) -> Array:
+    def responsibilities(self, context: ArrayLike, theta: ArrayLike, *, outside: Outside = "raise") -> Array:
         """`pi(o|c,theta)`, `(K,)` or `(n, K)`."""
-        contexts, parameters, single = self._pairs(context, theta)
+        contexts, parameters, single = self._pairs(context, theta, outside)
         responsibilities = np.exp(self.mixture.log_responsibilities(contexts, parameters))
         return responsibilities[0] if single else responsibilities
 
-    def log_prob(self, context: ArrayLike, theta: ArrayLike) -> Array:
+    def log_prob(self, context: ArrayLike, theta: ArrayLike, *, outside: Outside = "raise") -> Array:
         """`log pi(theta|c)`, a scalar or `(n,)`."""
-        contexts, parameters, single = self._pairs(context, theta)
+        contexts, parameters, single = self._pairs(context, theta, outside)
         log_prob = self.mixture.log_prob(contexts, parameters)
         return log_prob[0] if single else log_prob
 
-    def mean(self, context: ArrayLike, component: ArrayLike) -> Array:
+    def mean(self, context: ArrayLike, component: ArrayLike, *, outside: Outside = "raise") -> Array:
         """Mean parameters of one component, or of one per context: `(dt,)` or `(n, dt)`."""
-        contexts, single = self._rows("context", context, self.context_dim)
+        contexts, single = self._contexts(context, outside)
         index = np.asarray(component)
         if index.dtype.kind not in "iu" or (index < 0).any() or (index >= len(self)).any():
             raise SvslError(f"component: expected whole numbers from 0 to {len(self) - 1}, got {component!r}")
@@ -198,9 +207,10 @@ class SkillLibrary:
             raise SvslError(f"{path}: {error}") from None
 
     def contains(self, context: ArrayLike) -> BoolArray:
-        """Whether contexts are in the box that the library was trained for: a bool, or `(n,)`."""
+        """Whether contexts are in the box that the library was trained for, up to rounding: a bool, or `(n,)`."""
         contexts, single = self._rows("context", context, self.context_dim)
-        inside = np.asarray(((contexts >= self.context_low) & (contexts <= self.context_high)).all(axis=1))
+        low, high = self._edges
+        inside = np.asarray(((contexts >= low) & (contexts <= high)).all(axis=1))
         return np.asarray(inside[0]) if single else inside
 
     def _arrays(self) -> dict[str, Array]:
@@ -208,6 +218,30 @@ class SkillLibrary:
         contexts, experts = self.mixture.contexts, self.mixture.experts
         arrays = {"context_mean": contexts.bias, "context_cov": contexts.cov}
         return arrays | {"gain": experts.gain, "bias": experts.bias, "cov": experts.cov}
+
+    @cached_property
+    def _edges(self) -> tuple[Array, Array]:
+        """The corners of the box with a tolerance for rounding."""
+        margin = _EDGE * (self.context_high - self.context_low)
+        return self.context_low - margin, self.context_high + margin
+
+    def _contexts(self, context: ArrayLike, outside: Outside) -> tuple[Array, bool]:
+        """Returns contexts as rows, and whether a single one was given."""
+        rows, single = self._rows("context", context, self.context_dim)
+        low, high = self._edges
+        if outside == "raise":
+            if (rows < low).any() or (rows > high).any():
+                row = rows[((rows < low) | (rows > high)).any(axis=1)][0]
+                box = " x ".join(f"[{a:g}, {b:g}]" for a, b in zip(self.context_low, self.context_high, strict=True))
+                raise SvslError(
+                    f"context: {row.tolist()} is outside the box the library was trained for, {box}; check it with "
+                    'contains, or choose outside="clip" or outside="extrapolate"'
+                )
+        elif outside == "clip":
+            rows = np.clip(rows, self.context_low, self.context_high)
+        elif outside != "extrapolate":
+            raise SvslError(f'outside: expected "raise", "clip" or "extrapolate", got {outside!r}')
+        return rows, single
 
     def _rows(self, name: str, values: ArrayLike, dim: int) -> tuple[Array, bool]:
         try:
@@ -220,8 +254,8 @@ class SkillLibrary:
             raise SvslError(f"{name}: expected finite numbers, got NaN or infinity")
         return np.atleast_2d(array), array.ndim == 1
 
-    def _pairs(self, context: ArrayLike, theta: ArrayLike) -> tuple[Array, Array, bool]:
-        contexts, one_context = self._rows("context", context, self.context_dim)
+    def _pairs(self, context: ArrayLike, theta: ArrayLike, outside: Outside) -> tuple[Array, Array, bool]:
+        contexts, one_context = self._contexts(context, outside)
         parameters, one_theta = self._rows("theta", theta, self.parameter_dim)
         rows = max(len(contexts), len(parameters))
         if len(contexts) not in (1, rows) or len(parameters) not in (1, rows):

@@ -12,6 +12,7 @@ from scipy import stats
 
 from svsl.errors import SvslError
 from svsl.evaluation.intervals import bootstrap_interval
+from svsl.evaluation.metrics import Report, no_report
 from svsl.model.gaussians import Array
 from svsl.runs.evaluation import stored_evaluation
 from svsl.runs.folder import Run
@@ -180,15 +181,23 @@ def learning_curve(group: Group, metric: str) -> Curve | None:
 Table = dict[str, dict[str, Summary]]
 
 
-def run_numbers(run: Run, contexts: int = 2000) -> dict[str, float | None]:
+def run_numbers(run: Run, contexts: int = 2000, report: Report = no_report) -> dict[str, float | None]:
     """Every number of a run: the newest row of its metrics, updated by its stored evaluation."""
-    rows, evaluation = run.read_metrics(), stored_evaluation(run, contexts)
+    rows, evaluation = run.read_metrics(), stored_evaluation(run, contexts, report=report)
     return (rows[-1] if rows else {}) | (evaluation.numbers if evaluation else {})
 
 
-def summary_table(groups: Sequence[Group], metrics: Sequence[str], contexts: int = 2000) -> Table:
-    """Summaries by group label and metric."""
-    numbers = {group.label: [run_numbers(run, contexts) for run in group.runs] for group in groups}
+def summary_table(
+    groups: Sequence[Group], metrics: Sequence[str], contexts: int = 2000, report: Report = no_report
+) -> Table:
+    """Summaries by group label and metric; runs without a stored evaluation are evaluated."""
+    runs = [run for group in groups for run in group.runs]
+
+    def evaluated(run: Run) -> dict[str, float | None]:
+        done = runs.index(run)
+        return run_numbers(run, contexts, lambda share, what: report((done + share) / len(runs), run.folder.name))
+
+    numbers = {group.label: [evaluated(run) for run in group.runs] for group in groups}
     known = sorted({name for runs in numbers.values() for run in runs for name in run})
     for metric in metrics:
         if known and metric not in known:

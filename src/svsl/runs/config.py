@@ -11,6 +11,7 @@ from svsl.learners.base import LearnerConfig, SearchSpace, Training
 from svsl.learners.registry import find_learner, find_preset, make_training
 from svsl.model.library import SkillLibrary
 from svsl.model.version import __version__
+from svsl.runs.arguments import plain_settings, require_count, require_name, require_task
 from svsl.tasks.base import Task
 from svsl.tasks.check import check_attributes
 from svsl.tasks.registry import REGISTRY, default_options, make_task
@@ -122,7 +123,7 @@ class RunConfig:
 
 
 def make_config(
-    task: str | Task,
+    task: str | Task | SearchSpace,
     learner: str = "svsl",
     preset: str | None = None,
     task_options: Mapping[str, object] | None = None,
@@ -133,7 +134,7 @@ def make_config(
     """Builds a configuration: a preset with some options and settings changed.
 
     Args:
-        task: Name of the task, or a task object, which already has its options.
+        task: Name of the task, or a task object, which already has its options, or only its search space.
         learner: Name of the learner.
         preset: Name of the preset; default the task's first that agrees with the options.
         task_options: Changed options of the task.
@@ -141,6 +142,10 @@ def make_config(
         seed: Seed of all randomness.
         test_contexts: New contexts per test.
     """
+    require_task(task)
+    require_name("learner", learner)
+    if task_options is not None and not isinstance(task_options, Mapping):
+        raise SvslError(f"task_options: expected a dictionary of options by name, got {task_options!r}")
     name, given_options = task if isinstance(task, str) else name_of(task), task_options or {}
     if not isinstance(task, str) and given_options:
         raise SvslError("task_options: a task object already has its options; leave them out")
@@ -154,10 +159,11 @@ def make_config(
     options: dict[str, object] = {}
     if isinstance(task, str):
         options = {**default_options(name), **chosen.task_options, **given_options}
-    return RunConfig(name, options, learner, replace(chosen.settings, **changed), seed, test_contexts)
+    new_settings = replace(chosen.settings, **plain_settings(type(chosen.settings), changed))
+    return RunConfig(name, options, learner, new_settings, require_count("seed", seed), test_contexts)
 
 
-def name_of(task: Task) -> str:
+def name_of(task: Task | SearchSpace) -> str:
     """Returns the name of a task object: where its class is, from which commands can create it without options."""
     place = f"{type(task).__module__}:{type(task).__qualname__}"
     return next((name for name, path in REGISTRY.items() if path == place), place)

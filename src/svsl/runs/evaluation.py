@@ -9,7 +9,7 @@ from pathlib import Path
 
 from svsl.errors import SvslError
 from svsl.evaluation.intervals import summarise_trial
-from svsl.evaluation.metrics import METRICS, diagnostics, run_trial
+from svsl.evaluation.metrics import METRICS, Report, diagnostics, no_report, run_trial
 from svsl.evaluation.result import Evaluation
 from svsl.learners.base import PolicyTraining
 from svsl.model.files import write_bytes
@@ -27,6 +27,7 @@ def evaluate_source(
     workers: int | None = None,
     task: Task | None = None,
     seed: int | None = None,
+    report: Report = no_report,
 ) -> Evaluation:
     """Evaluates a library, or the policy of a step-based run.
 
@@ -36,18 +37,21 @@ def evaluate_source(
         workers: Threads or processes of the task (default: all cores).
         task: The task, if it already exists; by default it is created.
         seed: Seed of the contexts and of all other randomness (default: that of the run or library).
+        report: Called with the share of the work done so far, 0 to 1, and what is being done now.
 
     Raises:
         SvslError: If nothing is trained yet, or the library does not fit its task.
     """
     run = source.run
     if run is not None and run.config.step_based:
+        report(0.0, "episodes of the policy")
         return _evaluate_policy(run, contexts, workers, seed)
     library, rows = source.library, run.read_metrics() if run else []
-    metadata, evaluation_seed = library.metadata, seed_of(library) if seed is None else seed
+    metadata, evaluation_seed = library.metadata, seed_of(library) if seed is None else int(seed)
+    task, rng = task or source.make_task(workers), stream(evaluation_seed, EVAL_STREAM)
     with numeric_settings():
-        task = task or source.make_task(workers)
-        trial = run_trial(library, task, stream(evaluation_seed, EVAL_STREAM), contexts)
+        trial = run_trial(library, task, rng, contexts, report)
+        report(1.0, "intervals")
         metrics, intervals = summarise_trial(trial)
     return Evaluation(
         task=source.task_name,
@@ -65,14 +69,20 @@ def evaluate_source(
     )
 
 
-def evaluate_run(run: Run, contexts: int = 2000, workers: int | None = None, task: Task | None = None) -> Evaluation:
+def evaluate_run(
+    run: Run,
+    contexts: int = 2000,
+    workers: int | None = None,
+    task: Task | None = None,
+    report: Report = no_report,
+) -> Evaluation:
     """Evaluates what a run has learned so far; see `evaluate_source`."""
-    return evaluate_source(Source.of(run), contexts, workers, task)
+    return evaluate_source(Source.of(run), contexts, workers, task, report=report)
 
 
 def _evaluate_policy(run: Run, contexts: int, workers: int | None, seed: int | None) -> Evaluation:
     config, rows = run.config, run.read_metrics()
-    evaluation_seed = config.seed if seed is None else seed
+    evaluation_seed = config.seed if seed is None else int(seed)
     # the seed of a restored policy only matters for its evaluation
     training = replace(config, seed=evaluation_seed).make_training(run.make_task(workers), workers=workers)
     assert isinstance(training, PolicyTraining)
@@ -96,7 +106,11 @@ def _evaluate_policy(run: Run, contexts: int, workers: int | None, seed: int | N
 
 
 def stored_evaluation(
-    run: Run, contexts: int = 2000, workers: int | None = None, task: Task | None = None
+    run: Run,
+    contexts: int = 2000,
+    workers: int | None = None,
+    task: Task | None = None,
+    report: Report = no_report,
 ) -> Evaluation | None:
     """Returns the evaluation in the run folder; evaluates the run if it is missing or outdated.
 
@@ -112,7 +126,7 @@ def stored_evaluation(
     if stored is not None:
         return stored
     try:
-        evaluation = evaluate_run(run, contexts, workers, task)
+        evaluation = evaluate_run(run, contexts, workers, task, report)
     except SvslError:
         if run.finished:
             raise

@@ -135,8 +135,7 @@ class Run:
 
     def make_training(self, task: Task, workers: int | None = None) -> Training:
         """Creates the run's learner on its task, at the start."""
-        base = None if self.config.extends is None else SkillLibrary.load(self.base_path)
-        return self.config.make_training(task, base, workers)
+        return self.config.make_training(task, self.load_base(), workers)
 
     def restore(self, training: Training) -> dict[str, Any] | None:
         """Restores a new training to the checkpoint; returns the checkpoint's counters, or None if there is none."""
@@ -203,6 +202,10 @@ class Run:
             "config": config.to_json(),
         }
 
+    def load_base(self) -> SkillLibrary | None:
+        """Returns the library that the run extends, if it does."""
+        return None if self.config.extends is None else SkillLibrary.load(self.base_path)
+
     def load_library(self) -> SkillLibrary:
         """Returns the finished library, or that of the checkpoint of an unfinished run."""
         if self.config.step_based:
@@ -226,7 +229,7 @@ class Run:
     def append_metrics(self, row: MetricsRow) -> None:
         """Appends a row to the metrics; it is on disk before any checkpoint that counts it."""
         with open(self.metrics_path, "a") as file:
-            file.write(json.dumps({k: v if np.isfinite(v) else None for k, v in row.items()}) + "\n")
+            file.write(json.dumps(finite_numbers(row)) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -279,6 +282,11 @@ class Run:
         for folder in (self.figures, self.tensorboard):
             if folder.exists():
                 shutil.rmtree(folder)
+
+
+def finite_numbers(row: MetricsRow) -> MetricsRow:
+    """Returns a row with None for each number that is not finite."""
+    return {name: value if np.isfinite(value) else None for name, value in row.items()}
 
 
 @contextlib.contextmanager

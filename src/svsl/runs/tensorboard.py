@@ -1,14 +1,17 @@
 """The metrics as TensorBoard events, if TensorBoard is installed."""
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from svsl.runs.callbacks import Callback
 from svsl.runs.folder import MetricsRow
 
 
-class TensorBoardWriter:
+class TensorBoardWriter(Callback):
     """Writes the values of each row as scalars over episodes; does nothing without TensorBoard.
+
+    Every run folder has one.
 
     Args:
         folder: Folder of the events; existing ones are replaced.
@@ -27,14 +30,19 @@ class TensorBoardWriter:
         self._event, self._summary = event_pb2.Event, summary_pb2.Summary
         self._writer = EventFileWriter(str(folder))
         for row in rows:
-            self.add(row)
+            self.on_metrics(row)
 
-    def add(self, row: MetricsRow) -> None:
+    def on_metrics(self, metrics: Mapping[str, float | None]) -> None:
         """Adds one row."""
         if self._writer is None:
             return
-        values = [
-            self._summary.Value(tag=name, simple_value=value) for name, value in row.items() if name != "episodes"
-        ]
-        self._writer.add_event(self._event(step=int(row["episodes"]), summary=self._summary(value=values)))
+        numbers = {name: value for name, value in metrics.items() if name != "episodes" and value is not None}
+        values = [self._summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
+        step = int(metrics["episodes"] or 0)
+        self._writer.add_event(self._event(step=step, summary=self._summary(value=values)))
         self._writer.flush()
+
+    def close(self) -> None:
+        """Closes the file of events."""
+        if self._writer is not None:
+            self._writer.close()

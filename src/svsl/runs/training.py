@@ -2,10 +2,11 @@
 
 import math
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 
@@ -14,12 +15,15 @@ from threadpoolctl import threadpool_limits
 
 from svsl.errors import SvslError
 from svsl.learners.base import Progress
-from svsl.learners.episodic import TaskError
-from svsl.runs.folder import MetricsRow, Run
+from svsl.learners.episodic import EpisodicTraining, TaskError
+from svsl.model.library import SkillLibrary
+from svsl.runs.callbacks import Callback, Callbacks
+from svsl.runs.folder import MetricsRow, Run, finite_numbers
 from svsl.runs.tensorboard import TensorBoardWriter
 from svsl.tasks.base import Task
 
 _REPORT_EVERY_S = 0.2
+_FINISHING = "svsl: finishing the current batch; press Ctrl-C again to stop now"
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,16 @@ class Trainer:
         checkpoint_s: Seconds between checkpoints; infinite if nobody will resume the run.
         workers: Threads or processes of a simulated task (default: all cores, 0: none besides this process).
         task: Runs the episodes instead of the configuration's task, with the same outcomes (on other machines, say).
+        callbacks: Called during training.
     """
 
     def __init__(
-        self, run: Run, checkpoint_s: float = 10.0, workers: int | None = None, task: Task | None = None
+        self,
+        run: Run,
+        checkpoint_s: float = 10.0,
+        workers: int | None = None,
+        task: Task | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         if task is not None and run.config.step_based:
             raise SvslError(f"{run.config.learner} runs its own simulation on this machine; leave out --backend")
@@ -56,12 +66,13 @@ class Trainer:
         self.training = run.make_training(self.task, workers)
         counters = run.restore(self.training) or {"rows": 0, "elapsed_s": 0.0}
         self.rows, self.elapsed_s = int(counters["rows"]), float(counters["elapsed_s"])
+        self._followers, self.callbacks = tuple(callbacks), Callbacks(callbacks)
         self._test: MetricsRow | None = None
         self._start_work, self._start_elapsed_s = self.training.progress.work, self.elapsed_s
         self._start_episodes = self.training.episodes
 
     def train(self, report: Callable[[Status], None], stop: Callable[[], bool] = lambda: False) -> bool:
-        """Trains until the product is written or `stop` returns True.
+        """Trains until the product is written, `stop` returns True, or a callback asks to stop.
 
         Args:
             report: Called with the current status several times per second, and at the end.
@@ -71,12 +82,19 @@ class Trainer:
             Whether the run is finished.
         """
         with numeric_settings(), self.run.lock(), self._explain_errors():
-            return self._train(report, stop)
+            try:
+                finished = self._train(report, stop)
+            finally:
+                self.callbacks.close()
+        if self.callbacks.error is not None:
+            raise self.callbacks.error
+        return finished
 
     def _train(self, report: Callable[[Status], None], stop: Callable[[], bool]) -> bool:
         run, training = self.run, self.training
         run.truncate_metrics(self.rows)
         board = TensorBoardWriter(run.tensorboard, run.read_metrics())
+        self.callbacks = Callbacks([board, *self._followers])
         clock = reported = saved = time.monotonic()
         while not training.done:
             milestone = training.milestone
@@ -85,8 +103,8 @@ class Trainer:
             self.elapsed_s += now - clock
             clock = now
             if training.milestone != milestone:
-                self._measure(board)
-            stopping = stop()
+                self._measure()
+            stopping = stop() or self.callbacks.stopping
             if stopping or training.done or now - saved > self.checkpoint_s:
                 self.save_checkpoint()
                 saved = now
@@ -118,16 +136,24 @@ class Trainer:
         """Writes a checkpoint."""
         arrays, counters = self.training.state()
         self.run.save_checkpoint(arrays, counters | {"elapsed_s": self.elapsed_s, "rows": self.rows})
+        self.callbacks.checkpoint(self.run.checkpoint_path)
 
-    def _measure(self, board: TensorBoardWriter) -> None:
+    def library(self) -> SkillLibrary | None:
+        """Returns the components trained so far as a library; None before the first, or if a policy is trained."""
+        return self.training.library(self.run.origin) if isinstance(self.training, EpisodicTraining) else None
+
+    def _measure(self) -> None:
         """Tests the learner and adds a row of metrics."""
         numbers = self.training.measure(self.run.config.test_contexts)
         if numbers is None:
             return
         self._test = {**numbers, "wall_s": round(self.elapsed_s, 3)}
         self.run.append_metrics(self._test)
-        board.add(self._test)
         self.rows += 1
+        self.callbacks.metrics(finite_numbers(self._test))
+        library = self.library()
+        if library is not None:
+            self.callbacks.component(library)
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
@@ -160,7 +186,8 @@ def numeric_settings() -> Iterator[None]:
 def stop_on_signals() -> Iterator[Callable[[], bool]]:
     """Turns the first Ctrl-C, SIGTERM or SIGHUP into a stop request after the current batch; a second one interrupts.
 
-    SIGHUP, sent when the terminal is closed, stays ignored under `nohup`.
+    The first Ctrl-C says so, because a batch may take long. SIGHUP, sent when the terminal is closed, stays ignored
+    under `nohup`.
     """
     stop_requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -171,6 +198,9 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
         if stop_requested.is_set():
             raise KeyboardInterrupt
         stop_requested.set()
+        if number == signal.SIGINT:
+            with suppress(RuntimeError):  # the signal came while something else was being printed
+                print(_FINISHING, file=sys.stderr, flush=True)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:

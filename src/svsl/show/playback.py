@@ -38,14 +38,14 @@ def skills_at(
     library: SkillLibrary, task: Task, context: Array, rng: np.random.Generator, components: Sequence[int] | None = None
 ) -> list[PlayableSkill]:
     """Returns the skills of the given components, or of all that are active in the context, most probable first."""
-    gating = library.gating(context)
+    gating = library.gating(context, outside="extrapolate")
     if components is None:
         chosen = np.flatnonzero(is_active(gating))
         chosen = chosen[np.argsort(-gating[chosen], kind="stable")]
     else:
         chosen = np.asarray(components, dtype=np.intp)
     contexts = np.repeat(context[None], len(chosen), axis=0)
-    parameters = library.mean(contexts, chosen)
+    parameters = library.mean(contexts, chosen, outside="extrapolate")
     outcome = run_finite(task, contexts, parameters, rng, described=True)
     modes = outcome.info.get("mode")
     return [

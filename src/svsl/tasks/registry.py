@@ -81,6 +81,11 @@ def make_task(name: str, /, **options: object) -> Task:
     except (Exception, SystemExit) as error:
         raise SvslError(f"task {name!r}: creating it failed: {place_of(error)}") from error
     if not isinstance(task, Task):
-        missing = [attribute for attribute in _TASK_ATTRIBUTES if not hasattr(task, attribute)]
-        raise SvslError(f"task {name!r}: {type(task).__name__} has no {', '.join(missing)}; a task needs them")
+        missing = ", ".join(missing_attributes(task))
+        raise SvslError(f"task {name!r}: {type(task).__name__} has no {missing}; a task needs them")
     return task
+
+
+def missing_attributes(task: object) -> list[str]:
+    """Returns which attributes an object lacks to be a task."""
+    return [attribute for attribute in _TASK_ATTRIBUTES if not hasattr(task, attribute)]

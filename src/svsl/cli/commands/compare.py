@@ -15,6 +15,7 @@ from svsl.runs.comparison import Group, Table
 from svsl.runs.folder import Run
 from svsl.show.plots.learning import plot_learning
 from svsl.show.plots.style import check_format
+from svsl.show.progress import StageDisplay
 from svsl.show.tables import print_columns
 
 
@@ -48,7 +49,9 @@ def main(options: Options) -> None:
 
     check_format(options.out)
     groups = comparison.group_runs([Run.open(folder, options.choice) for folder in options.folders])
-    table = comparison.summary_table(groups, [name.strip() for name in options.metrics.split(",")], options.contexts)
+    metrics = [name.strip() for name in options.metrics.split(",")]
+    with StageDisplay("evaluation") as progress:
+        table = comparison.summary_table(groups, metrics, options.contexts, progress)
     if options.csv is not None:
         write_bytes(options.csv, comparison.to_csv(table).encode())
     drawn = any(comparison.learning_curve(group, "return_mean") for group in groups)

@@ -9,6 +9,7 @@ from svsl.errors import SvslError
 from svsl.model.editing import merge
 from svsl.runs.evaluation import evaluate_source
 from svsl.runs.sources import open_source
+from svsl.show.progress import StageDisplay
 from svsl.show.tables import show_side_by_side
 
 
@@ -36,7 +37,10 @@ def main(options: Options) -> None:
     refuse_existing(options.out, options.overwrite)
     parts = [open_source(source, options.choice) for source in options.sources]
     merged = parts[0].holding(merge([part.library for part in parts]), "merged")
-    evaluations = {source.name: evaluate_source(source, options.contexts) for source in (*parts, merged)}
+    evaluations = {}
+    for source in (*parts, merged):
+        with StageDisplay(f"evaluation {source.name}") as progress:
+            evaluations[source.name] = evaluate_source(source, options.contexts, report=progress)
     merged.save(options.out)
     show_side_by_side(evaluations)
     print(f"library  {options.out}")

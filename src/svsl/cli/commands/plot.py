@@ -9,6 +9,7 @@ from svsl.errors import SvslError
 from svsl.runs.sources import open_source
 from svsl.show.plots.files import plot_library, plot_run, plot_side_by_side
 from svsl.show.plots.style import FORMATS, check_format
+from svsl.show.progress import StageDisplay
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,20 @@ def main(options: Options) -> int:
         check_format(picture)
         sources = [open_source(source, options.choice) for source in options.sources]
         columns = [(Path(source.name).absolute().name, source.library, source.make_task()) for source in sources]
-        print(f"figure   {plot_side_by_side(columns, picture)}")
+        with StageDisplay("figure"):
+            plot_side_by_side(columns, picture)
+        print(f"figure   {picture}")
         return 0
     if out is not None and out.suffix.lower() in FORMATS:
         raise SvslError(f"out: one run or library has several figures; expected a folder for them, got {str(out)!r}")
     source = open_source(options.sources[0], options.choice)
     source.named_task.chosen(options.choice)  # rejects a task that is not trusted before anything is drawn
-    if source.run is not None:
-        paths = plot_run(source.run, out)
-    else:
-        paths = plot_library(source.library, out or Path(f"{Path(source.name).stem}-figures"), source.make_task())
+    with StageDisplay("figures") as progress:
+        if source.run is not None:
+            paths = plot_run(source.run, out, report=progress)
+        else:
+            folder = out or Path(f"{Path(source.name).stem}-figures")
+            paths = plot_library(source.library, folder, source.make_task(), progress)
     for path in paths:
         print(f"figure   {path}")
     return 0 if paths else 2

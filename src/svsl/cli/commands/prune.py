@@ -13,6 +13,7 @@ from svsl.model.random import PRUNE_STREAM, stream
 from svsl.runs.evaluation import evaluate_source
 from svsl.runs.sources import open_source, seed_of
 from svsl.runs.training import numeric_settings
+from svsl.show.progress import StageDisplay
 from svsl.show.tables import show_side_by_side
 from svsl.tasks.base import uniform_contexts
 
@@ -60,7 +61,10 @@ def main(options: Options) -> None:
         with numeric_settings():
             behaviours = repertoire(after.library.mixture, task, uniform_contexts(task, options.contexts, rng), rng)
         after = before.holding(select(after.library, needed_components(behaviours, options.tolerance)), "after")
-    evaluations = {source.name: evaluate_source(source, options.contexts) for source in (before, after)}
+    evaluations = {}
+    for source in (before, after):
+        with StageDisplay(f"evaluation {source.name}") as progress:
+            evaluations[source.name] = evaluate_source(source, options.contexts, report=progress)
     after.save(options.out)
     show_side_by_side(evaluations)
     print(f"library  {options.out}")

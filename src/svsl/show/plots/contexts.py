@@ -36,7 +36,7 @@ def draw_contexts(axes: Axes, library: SkillLibrary, task: Task, seed: int = 0, 
     """
     rng = stream(seed, PLOT_STREAM, 0)
     contexts = uniform_contexts(task, _FAILURE_CONTEXTS, rng)
-    best = library.mixture.component_means(contexts, library.gating(contexts).argmax(axis=1))
+    best = library.mixture.component_means(contexts, library.gating(contexts, outside="extrapolate").argmax(axis=1))
     success = run_finite(task, contexts, best, rng).success
     failed = contexts[~success][:, dim : dim + 2]
     if dim + 1 < library.context_dim:

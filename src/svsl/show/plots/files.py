@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from svsl.errors import SvslError
+from svsl.evaluation.metrics import Report, no_report
 from svsl.model.library import SkillLibrary
 from svsl.model.random import PLOT_STREAM, stream
 from svsl.runs.folder import Run
@@ -30,7 +31,7 @@ FIGURES: dict[str, Callable[[SkillLibrary, Task, int], Figure]] = {
 _EVERY_TASK = ("contexts", "success")  # besides those that the task names
 
 
-def plot_run(run: Run, folder: Path | None = None, task: Task | None = None) -> list[Path]:
+def plot_run(run: Run, folder: Path | None = None, task: Task | None = None, report: Report = no_report) -> list[Path]:
     """Draws all figures of a run, by default into its own folder, and returns their paths.
 
     The task is created unless it is given.
@@ -40,7 +41,7 @@ def plot_run(run: Run, folder: Path | None = None, task: Task | None = None) -> 
     if not run.config.step_based:
         try:
             source = Source.of(run)
-            paths += plot_library(source.library, folder, task or source.make_task())
+            paths += plot_library(source.library, folder, task or source.make_task(), report)
         except SvslError as error:
             if not paths:
                 raise
@@ -50,11 +51,13 @@ def plot_run(run: Run, folder: Path | None = None, task: Task | None = None) -> 
     return paths
 
 
-def plot_library(library: SkillLibrary, folder: Path, task: Task | None = None) -> list[Path]:
+def plot_library(
+    library: SkillLibrary, folder: Path, task: Task | None = None, report: Report = no_report
+) -> list[Path]:
     """Draws the figures that every task gets and those its task names; the task is created unless it is given."""
     task, seed = task_of(library) if task is None else task, seed_of(library)
     names = [*_EVERY_TASK, *getattr(task, "figures", ())]
-    return _save({name: partial(_figure, name, library, task, seed) for name in names}, folder)
+    return _save({name: partial(_figure, name, library, task, seed) for name in names}, folder, report)
 
 
 def _figure(name: str, library: SkillLibrary, task: Task, seed: int) -> Figure:
@@ -63,10 +66,11 @@ def _figure(name: str, library: SkillLibrary, task: Task, seed: int) -> Figure:
     return FIGURES[name](library, task, seed)
 
 
-def _save(figures: Mapping[str, Callable[[], Figure]], folder: Path) -> list[Path]:
+def _save(figures: Mapping[str, Callable[[], Figure]], folder: Path, report: Report = no_report) -> list[Path]:
     """Draws and saves figures; one that cannot be drawn is reported and the others are still drawn."""
     paths = []
-    for name, draw in figures.items():
+    for number, (name, draw) in enumerate(figures.items()):
+        report(number / len(figures), f"{name}.png")
         try:
             paths.append(save_figure(draw(), folder / f"{name}.png"))
         except OSError:

@@ -24,8 +24,8 @@ MOMENTS_S = (-0.3, -0.12, 0.0, 0.3, 0.75)  # around the release or the hit
 
 def _active_motions(library: SkillLibrary, task: Task, context: Array) -> dict[int, Motion]:
     """Returns the whole motion of each component that is active in a context."""
-    active = map(int, np.flatnonzero(is_active(library.gating(context))))
-    return {k: showable(task).motion(context, library.mean(context, k)) for k in active}
+    active = map(int, np.flatnonzero(is_active(library.gating(context, outside="extrapolate"))))
+    return {k: showable(task).motion(context, library.mean(context, k, outside="extrapolate")) for k in active}
 
 
 def ball_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
@@ -137,7 +137,10 @@ def posture_contexts(scene: PlanarScene) -> Array:
 def draw_postures(axes: Axes, library: SkillLibrary, task: Task, context: Array, rng: np.random.Generator) -> int:
     """Draws the mean postures of the components sampled in one context, with goal and tips; returns their number."""
     components = np.unique(library.mixture.sample_components(np.broadcast_to(context, (_DRAWS, 2)), rng))
-    postures = [showable(task).motion(context, library.mean(context, int(k))).poses[-1] for k in components]
+    postures = [
+        showable(task).motion(context, library.mean(context, int(k), outside="extrapolate")).poses[-1]
+        for k in components
+    ]
     for k, points in zip(components, postures, strict=True):
         axes.plot(*points.T, "-o", color=component_color(k), ms=2.5, lw=1.6, solid_capstyle="round")
     axes.plot(*context, "o", color=GOAL_COLOR, ms=10, zorder=3)
