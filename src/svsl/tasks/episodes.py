@@ -263,7 +263,5 @@ def action_box(spec: EnvironmentSpec, space: gymnasium.Space[Any]) -> tuple[Arra
 def describe_episode(episode: Episode) -> str:
     """Describes an episode for error messages."""
     context, parameters, seed = episode
-    described = [
-        ", ".join(f"{value:.6g}" for value in vector) for vector in (context, parameters) if vector is not None
-    ]
-    return f"context [{described[0]}], parameters [{''.join(described[1:])}], seed {seed}"
+    given, skill = (", ".join(f"{x:.6g}" for x in v) for v in (context, () if parameters is None else parameters))
+    return f"context [{given}], parameters [{skill}], seed {seed}"

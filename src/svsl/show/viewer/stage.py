@@ -204,4 +204,4 @@ class _PictureStage:
 def facing(axes: Array) -> Array:
     """Returns the orientation of an image that faces a camera with these `View.axes`, as a quaternion."""
     # images face along their z axis and are upside down in their own frame
-    return viser.transforms.SO3.from_matrix(axes * [1, -1, -1]).wxyz
+    return np.asarray(viser.transforms.SO3.from_matrix(axes * [1, -1, -1]).wxyz, dtype=np.float64)
