@@ -4,11 +4,12 @@ The goal is the context: svsl sets it in the environment's attribute `goal`. An 
 the parameters are a movement of the gripper in space, three weights per axis, and a controller in the unit of the
 actions (20 per metre of error) tracks it. The fourth action opens the gripper, which has nothing to do here.
 
-    pip install gymnasium-robotics 'mujoco<4'
+    pip install gymnasium-robotics 'mujoco<3.9'
     svsl check-task 07_fetch_reach:fetch_reach                      # in the folder of this file
-    svsl train 07_fetch_reach:fetch_reach --components 1 --iterations 30
+    svsl train 07_fetch_reach:fetch_reach --components 1 --iterations 25 --kl-expert 0.2
 
-or, with the same settings, `python 07_fetch_reach.py`.
+or, with the same settings, `python 07_fetch_reach.py`. In about a minute and a half on two cores it learns to reach all
+of 300 random goals. One component is enough: where a movement ends is linear in its weights.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from svsl.tasks.movement_task import MovementPrimitiveTask
 def make_env(**options: Any) -> gymnasium.Env[Any, Any]:
     """Creates the environment with three actions; the gripper stays closed."""
     if find_spec("gymnasium_robotics") is None:
-        raise SvslError("this example needs pip install gymnasium-robotics 'mujoco<4'")
+        raise SvslError("this example needs pip install gymnasium-robotics 'mujoco<3.9'")
     env = gymnasium.make("gymnasium_robotics:FetchReach-v4", **options)
     return TransformAction(env, lambda action: np.append(action, np.float32(0)), Box(-1, 1, (3,), np.float32))
 
@@ -63,7 +64,7 @@ def main(args: list[str]) -> int:
     """Trains with the settings above; `args` are further flags of `svsl train`."""
     from svsl.cli import main as svsl
 
-    settings = "--components 1 --iterations 30"
+    settings = "--components 1 --iterations 25 --kl-expert 0.2"
     return svsl(["train", "07_fetch_reach:fetch_reach", *settings.split(), *args])
 
 
