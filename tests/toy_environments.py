@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 
 from svsl.model.gaussians import Array
 
@@ -158,5 +158,97 @@ class Cart(gymnasium.Env[Array, Array]):
         return self.observe(), -near, False, self.count == 30, {"success": near < 0.1, "near": near}
 
 
-for _kind in (Toss, Mortal, Deadly, Deaf, Settable, Broken, Endless, Unbounded, Wide, Buttons, Numbered, Stuck, Cart):
+class Hanging(Toss):
+    """Never ends an episode whose context is above 0.9."""
+
+    def step(self, action: Array) -> Step:
+        while self.context[0] > 0.9:
+            signal.pause()
+        return super().step(action)
+
+
+class Sleepy(Toss):
+    """Hangs once, at the first episode after the file `hang` was created."""
+
+    def step(self, action: Array) -> Step:
+        if Path("hang").exists():
+            Path("hang").unlink()
+            signal.pause()
+        return super().step(action)
+
+
+class Filmed(Toss):
+    """A large picture: its red is the context, its green whether the step is done, both from 0 to 200."""
+
+    metadata: Any = {"render_modes": ["rgb_array"]}  # noqa: RUF012 (Gymnasium's contract)
+
+    def __init__(self, noise: float = 0.0, render_mode: str | None = None) -> None:
+        super().__init__(noise)
+        self.render_mode = render_mode
+
+    def render(self) -> Any:
+        picture = np.zeros((400, 600, 3), dtype=np.uint8)
+        picture[..., 0], picture[..., 1] = 200 * self.context[0], 200 * (self.episodes > 0)
+        return picture
+
+
+class Goal(gymnasium.Env[dict[str, Array], Array]):
+    """A goal-conditioned environment like those of gymnasium-robotics: its goal is drawn, and kept in an attribute.
+
+    The body moves by a tenth of the action in each of its 10 steps.
+    """
+
+    space = Box(-np.inf, np.inf, (2,), dtype=np.float64)
+    observation_space: Any = Dict({"observation": space, "achieved_goal": space, "desired_goal": space})
+    action_space = Box(-5.0, 5.0, (2,), dtype=np.float64)
+    metadata: Any = {"render_modes": ["rgb_array"]}  # noqa: RUF012 (Gymnasium's contract)
+    dt = 0.1
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.goal, self.body, self.render_mode = np.zeros(0), np.zeros(2), render_mode
+
+    def _get_obs(self) -> dict[str, Array]:
+        return {"observation": -self.body, "achieved_goal": self.body.copy(), "desired_goal": self.goal.copy()}
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Array], dict[str, Any]]:
+        super().reset(seed=seed)
+        self.goal, self.body, self.count = self.np_random.uniform([1, 2], [1.5, 3], 2), np.ones(2), 0
+        return self._get_obs(), {}
+
+    def step(self, action: Array) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
+        self.count, self.body = self.count + 1, self.body + action / 10
+        distance = float(np.abs(self.body - self.goal).sum())
+        return self._get_obs(), -distance, False, self.count == 10, {"is_success": distance < 0.1}
+
+    def render(self) -> Any:
+        return np.full((4, 6, 3), 10 * self.count, dtype=np.uint8)
+
+
+class OneStepGoal(Goal):
+    """Ends after one step."""
+
+    def step(self, action: Array) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
+        observation, reward, _, truncated, info = super().step(action)
+        return observation, reward, True, truncated, info
+
+
+class FixedGoal(OneStepGoal):
+    """Shows a goal of its own; only `set_both` changes it."""
+
+    shown = np.ones(2)
+
+    def _get_obs(self) -> dict[str, Array]:
+        return super()._get_obs() | {"desired_goal": self.shown}
+
+    def set_both(self, goal: Array) -> dict[str, Array]:
+        self.goal = self.shown = goal
+        return self._get_obs()
+
+
+_KINDS: list[type[gymnasium.Env[Any, Array]]] = [Hanging, Sleepy, Filmed, OneStepGoal, FixedGoal]
+_KINDS += [Toss, Mortal, Deadly, Deaf, Settable, Broken, Endless, Unbounded, Wide, Buttons, Numbered, Stuck, Cart]
+for _kind in _KINDS:
     gymnasium.register(f"toy/{_kind.__name__}-v0", entry_point=f"toy_environments:{_kind.__name__}")
+gymnasium.register("toy/Goal-v0", entry_point="toy_environments:Goal", max_episode_steps=10)

@@ -109,6 +109,26 @@ def test_a_users_task_is_drawn_and_filmed(capsys: pytest.CaptureFixture[str]) ->
         assert np.abs(first - np.asarray(film.convert("RGB"))).max() > 100, "it moves"
 
 
+def test_an_environment_is_filmed_with_its_own_pictures(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("Filmed", "Toss"):
+        library = small_library(f"gym:toy_environments:toy/{name}-v0", np.zeros((1, 1)), 1.0, np.zeros((1, 2)))
+        library.save(f"{name}.safetensors")
+    flags = ["--context", "0.5", "--width", "120", "--fps", "1"]
+    assert main(["video", "Filmed.safetensors", *flags, "--out", "film.gif"]) == 0
+    with Image.open("film.gif") as film:
+        assert getattr(film, "n_frames", 1) == 2
+        shown = []
+        for frame in range(2):
+            film.seek(frame)
+            shown.append(film.convert("RGB").getpixel((60, 45)))
+    np.testing.assert_allclose(shown[1], (100, 200, 0), atol=8)
+    assert shown[0][1] < 100, "the colours are those of the last frame, in which red alone does not occur"
+    capsys.readouterr()
+    assert main(["video", "Toss.safetensors", *flags, "--out", "none.gif"]) == 2
+    assert "gives no pictures: expected the render mode rgb_array, got []" in capsys.readouterr().err
+    assert not Path("none.gif").exists()
+
+
 def test_a_figure_of_postures_needs_a_planar_scene(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,8 +20,10 @@ from svsl.model.gaussians import Array
 from svsl.model.random import stream
 from svsl.simulation.primitives import throw
 from svsl.tasks.check import check_task
-from svsl.tasks.gymnasium_task import EnvironmentTask, GymnasiumTask, episode_result, stack_diagnostics
+from svsl.tasks.episodes import episode_result
+from svsl.tasks.gymnasium_task import EnvironmentTask, GymnasiumTask, stack_diagnostics
 from svsl.tasks.movement_task import MovementPrimitiveTask
+from svsl.tasks.presentation import showable
 
 T = TypeVar("T", bound=EnvironmentTask)
 TOSS = "toy_environments:toy/Toss-v0"
@@ -154,7 +156,7 @@ def test_the_context_is_set_and_checked(setter: Any, message: str | None) -> Non
         ("toy/Wide-v0", {}, r"expected a finite context box .*; give context_low and context_high, 1 numbers each"),
         ("toy/Wide-v0", {"context_low": (0.0,), "context_high": (0.0,)}, r"with low < high, got \[0.0\] to \[0.0\]"),
         ("CartPole-v1", {}, r"action space .*got Discrete\(2\)"),
-        ("toy/Numbered-v0", {}, r"expected a Box as observation space, got Discrete\(7\)"),
+        ("toy/Numbered-v0", {}, r"expected a Box as observation space, or a Dict of them, got Discrete\(7\)"),
         (TOSS, {"context_low": (0.0, 1.0)}, "context_low: expected 1 numbers"),
         (
             TOSS,
@@ -211,6 +213,84 @@ def test_an_episode_that_always_kills_its_process_is_reported() -> None:
         SvslError, match=r"Deadly-v0'.* 3 times \(exit code -9\): context \[0.95\], parameters \[1, 0\]"
     ):
         task.evaluate(np.array([[0.0], [0.95], [0.1]]), np.array([[1.0, 0.0]] * 3), stream(0))
+
+
+@pytest.mark.parametrize("name", ["Hanging", "Sleepy"])
+def test_an_episode_that_hangs_is_repeated_and_then_given_up(name: str) -> None:
+    task = GymnasiumTask(f"toy_environments:toy/{name}-v0", {"noise": 0.0}, episode_timeout_s=0.3)
+    task.workers = 1
+    contexts, parameters = np.array([[0.0], [0.95], [0.1]]), np.array([[1.0, 0.0]] * 3)
+    expected = task.evaluate(contexts - 0.1, parameters, stream(0)).returns
+    assert np.isfinite(expected).all()
+    if name == "Sleepy":  # it hangs only once: nothing is lost
+        Path("hang").touch()
+        assert_array_equal(task.evaluate(contexts - 0.1, parameters, stream(0)).returns, expected)
+        assert task._pool.replaced == 1
+    else:
+        message = r"took longer than 0.3 s, 2 times, and was given up: context \[0.95\], parameters \[1, 0\]"
+        with pytest.warns(UserWarning, match=message):
+            outcome = task.evaluate(contexts, parameters, stream(0))
+        assert_array_equal(np.isnan(outcome.returns), [False, True, False])
+        assert not outcome.success[1]
+    task.close()
+    with pytest.raises(SvslError, match="episode_timeout_s: expected a positive number or None, got 0"):
+        GymnasiumTask(TOSS, episode_timeout_s=0)
+
+
+# ---- goals and pictures -------------------------------------------------------------------------------------------
+
+GOALS: dict[str, Any] = {"context_low": (1.0, 2.0), "context_high": (1.5, 3.0)}
+
+
+def test_the_desired_goal_is_the_context() -> None:
+    task = in_process(GymnasiumTask("toy_environments:toy/OneStepGoal-v0", **GOALS))
+    assert_array_equal([task.context_low, task.context_high], [[1, 2], [1.5, 3]])
+    assert return_of(task, [1.2, 2.5], [2.0, 1.0]) == pytest.approx(-1.4), "the body starts at 1, 1"
+    setter = in_process(GymnasiumTask("toy/FixedGoal-v0", context_setter="set_both", **GOALS))
+    assert return_of(setter, [1.2, 2.5], [2.0, 1.0]) == pytest.approx(-1.4)
+    with pytest.raises(SvslError, match=r"ignores the context given by its attribute `goal`.* give a context_setter"):
+        GymnasiumTask("toy/FixedGoal-v0", **GOALS)
+    with pytest.raises(SvslError, match=r"2 numbers each \(in 50 resets, .* ranged from 1\S* 2\S* to 1.\S* [23]\S*\)"):
+        GymnasiumTask("toy/OneStepGoal-v0")
+
+
+def test_movements_reach_desired_goals() -> None:
+    options: dict[str, Any] = {"control": "position", "duration_s": 0.8, "bases": 1, **GOALS}
+    task = in_process(MovementPrimitiveTask("toy/Goal-v0", None, [4, 5], **options))
+    assert_array_equal([task.context_low, task.context_high], [[1, 2], [1.5, 3]])
+    context, weights = np.array([1.25, 2.5]), np.array([0.5, 1.0])
+    path = -1 + throw(weights.reshape(1, 2, 1), np.array([8]), 13, 0.1)[0][0]  # from minus the body, the observation
+    body = 1 + np.cumsum(path[1:11], axis=0) / 10
+    assert return_of(task, context, weights) == pytest.approx(-np.abs(body - context).sum())
+
+
+def test_an_environment_of_many_steps_gets_a_hint() -> None:
+    with pytest.raises(SvslError, match=r"Goal-v0' has up to 10 steps per episode.*MovementPrimitiveTask.*own-task.md"):
+        GymnasiumTask("toy_environments:toy/Goal-v0")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_environment_gives_pictures_of_an_episode(workers: int) -> None:
+    task = GymnasiumTask("toy_environments:toy/Filmed-v0")
+    task.workers = workers
+    motion = showable(task).motion(np.array([0.5]), np.zeros(2))
+    assert motion.poses.shape == (2, 200, 300, 3), "large pictures are made smaller"
+    assert_array_equal(motion.poses[:, 7, 9], [[100, 0, 0], [100, 200, 0]])
+    assert len(showable(task).motion(np.array([0.5])).poses) == 1
+    steps = MovementPrimitiveTask("toy/Goal-v0", None, [4, 5], control="position", steps=5, **GOALS)
+    assert_array_equal(in_process(steps).motion(np.array([1.2, 2.5]), np.zeros(6)).poses[:, 0, 0, 0], np.arange(6) * 10)
+    task.close()
+
+
+def make_toss() -> toy_environments.Filmed:
+    return toy_environments.Filmed()
+
+
+def test_an_environment_without_pictures_says_why() -> None:
+    with pytest.raises(SvslError, match=r"Toss-v0' gives no pictures: expected the render mode rgb_array, got \[\]$"):
+        showable(GymnasiumTask(TOSS))
+    with pytest.raises(SvslError, match="the function that creates it does not accept render_mode"):
+        showable(GymnasiumTask(make_toss))
 
 
 # ---- the command line -----------------------------------------------------------------------------------------------

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from svsl import Outcome, Task, make_task
+from svsl.learners.base import SearchSpace
+from svsl.learners.surrogates import feature_count
+from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.gaussians import Array, BoolArray
-from svsl.tasks.check import check_task
+from svsl.tasks.check import check_cost, check_task
 from svsl.tasks.registry import REGISTRY
 from toys import AlwaysNan, Bimodal, Crashes, SometimesNan, Unimodal
 
@@ -112,3 +115,14 @@ def test_no_penalty_outside_the_box_is_a_warning_if_the_task_scores_there() -> N
 
     assert any("outside the box score no worse" in text for text in verdicts(Free())["warning"])
     assert not verdicts(Bimodal())["warning"]
+
+
+def test_the_cost_of_many_parameters_is_estimated() -> None:
+    assert feature_count(122) == 7626
+    few, many = check_cost(26), check_cost(122)
+    assert (few.verdict, many.verdict) == ("ok", "warning")
+    settings = SVSLConfig().resolved(SearchSpace(np.zeros(4), np.ones(4), np.zeros(22), np.eye(22)))
+    assert f"{settings.expert_batch} episodes for each step" in few.text
+    assert few.text.endswith(f"{feature_count(26)} coefficients")
+    assert "6,863 episodes for each step of a component, whose model has 7,626 coefficients and takes" in many.text
+    assert "use fewer" in many.text

@@ -5,7 +5,9 @@ import multiprocessing
 import os
 import pickle
 import signal
+import time
 import traceback
+import warnings
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +24,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 _MAX_DEATHS = 3  # of processes that work on one job alone, or are still starting
+_MAX_DELAYS = 2  # of a job that takes too long
 _MAX_BUNDLE = 16
 _EXIT_S = 2.0
 
@@ -46,7 +49,16 @@ class _Worker:
 
     process: multiprocessing.process.BaseProcess
     connection: "Connection[Any, Any]"
+    done: Any  # number of jobs of its bundle that it has finished, in shared memory
     jobs: list[int] | None = None
+    seen: tuple[int, float] = (0, 0.0)  # the value of `done` at the last look, and when it was first seen
+
+    def overdue(self, timeout_s: float) -> bool:
+        """Whether it has been working on one job for longer than this."""
+        now = time.monotonic()
+        if self.done.value != self.seen[0]:
+            self.seen = self.done.value, now
+        return bool(self.jobs) and now - self.seen[1] >= timeout_s
 
 
 class ProcessPool(Generic[Job, Result]):
@@ -57,12 +69,22 @@ class ProcessPool(Generic[Job, Result]):
         make: Called once in every process; returns the function that is called with each job. Must be picklable.
         describe: Describes a job in messages.
         workers: Number of processes; 0 runs all jobs in this process.
+        timeout_s: If a job takes longer, its process is replaced and the job repeated; None for no limit. Jobs in this
+            process have none.
+        give_up: Returns the result of a job that takes too long again; without it, such a job is an error.
     """
 
     def __init__(
-        self, name: str, make: Callable[[], Callable[[Job], Result]], describe: Callable[[Job], str], workers: int
+        self,
+        name: str,
+        make: Callable[[], Callable[[Job], Result]],
+        describe: Callable[[Job], str],
+        workers: int,
+        timeout_s: float | None = None,
+        give_up: Callable[[Job], Result] | None = None,
     ) -> None:
-        self.name, self.workers = name, workers
+        self.name, self.workers, self.timeout_s = name, workers, timeout_s
+        self._give_up = give_up
         self.replaced = 0
         self._make, self._describe = make, describe
         self._workers: list[_Worker] = []
@@ -77,16 +99,19 @@ class ProcessPool(Generic[Job, Result]):
         results: dict[int, Result] = {}
         size = max(1, min(_MAX_BUNDLE, len(jobs) // (4 * self.workers)))
         queue = deque(list(range(start, min(start + size, len(jobs)))) for start in range(0, len(jobs), size))
-        deaths = Counter[int]()
+        deaths, delays = Counter[int](), Counter[int]()
         try:
             while len(results) < len(jobs):
                 self._start_workers(len(queue))
                 self._assign(jobs, queue)
                 awaited = [worker for worker in self._workers if worker.jobs != []]
-                ready = wait([worker.connection for worker in awaited])
-                for worker in [w for w in awaited if w.connection in ready]:
+                ready = wait([worker.connection for worker in awaited], self.timeout_s)
+                for worker in awaited:
                     try:
-                        self._receive(worker, jobs, results)
+                        if worker.connection in ready:
+                            self._receive(worker, jobs, results)
+                        elif self.timeout_s is not None and worker.overdue(self.timeout_s):
+                            self._remove_overdue(worker, jobs, queue, results, delays)
                     except (EOFError, OSError):
                         self._remove_dead(worker, jobs, queue, deaths)
         except BaseException:  # also a second Ctrl-C: no process may continue with old jobs
@@ -111,7 +136,8 @@ class ProcessPool(Generic[Job, Result]):
         context = multiprocessing.get_context("spawn")
         for _ in range(min(self.workers - len(self._workers), waiting - free)):
             ours, theirs = context.Pipe()
-            arguments = theirs, self._make
+            done = context.RawValue("i", 0)
+            arguments = theirs, self._make, done
             process = context.Process(target=_run_worker, args=arguments, name=f"svsl {self.name}", daemon=True)
             try:
                 with _interrupts_blocked():
@@ -122,13 +148,14 @@ class ProcessPool(Generic[Job, Result]):
                     "of a module, or set workers = 0"
                 ) from None
             theirs.close()  # so that ours ends when the process does
-            self._workers.append(_Worker(process, ours))
+            self._workers.append(_Worker(process, ours, done))
 
     def _assign(self, jobs: Sequence[Job], queue: deque[list[int]]) -> None:
         for worker in [w for w in self._workers if w.jobs == []]:
             if not queue:
                 return
-            worker.jobs = queue.popleft()
+            worker.jobs, worker.seen = queue.popleft(), (0, time.monotonic())
+            worker.done.value = 0
             with contextlib.suppress(OSError):  # it died while idle: receiving will fail
                 worker.connection.send([jobs[index] for index in worker.jobs])
 
@@ -167,6 +194,32 @@ class ProcessPool(Generic[Job, Result]):
                 )
         queue.extendleft([index] for index in reversed(worker.jobs))
 
+    def _remove_overdue(
+        self,
+        worker: _Worker,
+        jobs: Sequence[Job],
+        queue: deque[list[int]],
+        results: dict[int, Result],
+        delays: Counter[int],
+    ) -> None:
+        """Replaces a worker; its job is repeated once, in case that only the machine was asleep, then given up."""
+        worker.process.kill()
+        worker.process.join()
+        worker.connection.close()
+        self._workers.remove(worker)
+        self.replaced += 1
+        indices = worker.jobs or []
+        late = indices[min(worker.done.value, len(indices) - 1)]
+        delays[late] += 1
+        if delays[late] == _MAX_DELAYS:
+            problem = f"an episode took longer than {self.timeout_s:g} s, {_MAX_DELAYS} times"
+            if self._give_up is None:
+                raise SvslError(f"{self.name}: {problem}: {self._describe(jobs[late])}")
+            warnings.warn(f"{self.name}: {problem}, and was given up: {self._describe(jobs[late])}", stacklevel=2)
+            results[late] = self._give_up(jobs[late])
+            indices = [index for index in indices if index != late]
+        queue.extendleft([index] for index in reversed(indices))
+
     def _error(self, failure: _Failure, job: Job | None) -> SvslError:
         if failure.is_svsl_error:
             return SvslError(failure.text)
@@ -174,7 +227,7 @@ class ProcessPool(Generic[Job, Result]):
         return SvslError(f"{self.name} failed: {failure.text}{place}")
 
 
-def _run_worker(connection: "Connection[Any, Any]", make: Callable[[], Callable[[Any], Any]]) -> None:
+def _run_worker(connection: "Connection[Any, Any]", make: Callable[[], Callable[[Any], Any]], done: Any) -> None:
     """Runs in a process until the other end of its pipe is closed."""
     for name in ("SIGINT", "SIGHUP"):  # Ctrl-C and the end of a terminal reach all its processes; the parent decides
         if hasattr(signal, name):
@@ -184,9 +237,15 @@ def _run_worker(connection: "Connection[Any, Any]", make: Callable[[], Callable[
         connection.send(created if isinstance(created, _Failure) else [])
         if isinstance(created, _Failure):
             return
+
+        def run(job: Any) -> Any:
+            result = created[0](job)
+            done.value += 1
+            return result
+
         with threadpool_limits(1):  # the other cores have their own processes
             while True:
-                connection.send(_run_jobs(created[0], connection.recv()))
+                connection.send(_run_jobs(run, connection.recv()))
 
 
 def _run_jobs(run: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result] | _Failure:

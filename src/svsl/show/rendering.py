@@ -9,11 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 
 from svsl.errors import SvslError
 from svsl.show.plots.style import GOAL_COLOR, HUES, Color, draw_box, pixels
 from svsl.tasks.base import Task
-from svsl.tasks.presentation import Motion, MujocoScene, PlanarScene, showable
+from svsl.tasks.presentation import Motion, MujocoScene, PictureScene, PlanarScene, showable
 
 Picture = NDArray[np.uint8]
 _TRAIL_RADIUS, _TRAIL_STEP_S = 0.013, 0.02
@@ -35,6 +36,8 @@ def make_renderer(task: Task, width: int = 640, height: int = 480) -> Renderer:
     scene = showable(task).scene
     if isinstance(scene, PlanarScene):
         return _PlanarRenderer(scene, width, height)
+    if isinstance(scene, PictureScene):
+        return _PictureRenderer(width, height)
     return _MujocoRenderer(scene, width, height)
 
 
@@ -103,6 +106,19 @@ class _PlanarRenderer:
         for line in (self._chain, self._trail):
             line.set_color(HUES[0] if trail is None else trail)
         return pixels(self._figure)
+
+    def close(self) -> None:
+        pass  # there is nothing to free
+
+
+class _PictureRenderer:
+    """Fits a task's own pictures into the size, on white."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self._size = width, height
+
+    def frame(self, motion: Motion, step: int, trail: Color | None = None) -> Picture:
+        return np.asarray(ImageOps.pad(Image.fromarray(motion.poses[step]), self._size, color="white"))
 
     def close(self) -> None:
         pass  # there is nothing to free

@@ -13,6 +13,8 @@ from svsl.model.random import stream
 from svsl.tasks.base import Outcome, Task, context_names, outcome_problem, place_of, uniform_contexts, usable_returns
 
 _EPISODES = 64
+_MANY_COEFFICIENTS = 1500  # about 53 dimensions; from here on, a step takes seconds
+_MEASURED_SIZE = 500
 _T = TypeVar("_T")
 Verdict = Literal["ok", "warning", "error"]
 
@@ -72,7 +74,33 @@ def check_task(task: Task, seed: int = 0) -> list[Finding]:
         task.evaluate(contexts, parameters, stream(seed, 2))
         speed = _EPISODES / max(time.perf_counter() - start, 1e-9)
         findings.append(Finding("ok", f"speed: {speed:,.0f} episodes/s in a batch of {_EPISODES}"))
+        findings.append(check_cost(task.parameter_dim + contexts.shape[1]))
     return findings
+
+
+def check_cost(dim: int) -> Finding:
+    """Estimates what a step of the default learner costs, with this many parameters and context dimensions in all."""
+    coefficients = 1 + dim * (dim + 3) // 2
+    buffer = int(1.5 * coefficients)
+    episodes = int(0.6 * buffer)
+    text = (
+        f"cost: a quadratic model of {coefficients:,} coefficients, {episodes:,} episodes for each step of a component"
+    )
+    if coefficients < _MANY_COEFFICIENTS:
+        return Finding("ok", text)
+    # the costly part is the product of the features of all episodes in the buffer with themselves
+    features = stream(0).standard_normal((_MEASURED_SIZE, int(1.5 * _MEASURED_SIZE)))
+    measured_s = []
+    for _ in range(3):
+        start = time.perf_counter()
+        np.linalg.cholesky(features @ features.T)
+        measured_s.append(time.perf_counter() - start)
+    step_s, memory_gb = min(measured_s) * (coefficients / _MEASURED_SIZE) ** 3, 8e-9 * coefficients * buffer
+    return Finding(
+        "warning",
+        f"{text} and takes about {step_s:,.0f} s and {memory_gb:,.1f} GB to fit; with half as many parameters it is a "
+        "quarter of the episodes and a sixtieth of the time: use fewer, for instance fewer bases per joint",
+    )
 
 
 def check_attributes(task: Task) -> _Findings:

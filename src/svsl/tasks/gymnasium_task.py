@@ -1,8 +1,7 @@
 """Gymnasium environments as tasks, in the black-box convention: one action is a skill, one step is an episode."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -13,127 +12,53 @@ from svsl.backends.process_pool import ProcessPool, available_cores
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array
 from svsl.tasks.base import Outcome, vector_of
+from svsl.tasks.episodes import (
+    ContextSetter,
+    Corner,
+    Environment,
+    EnvironmentSpec,
+    EnvOptions,
+    Episode,
+    EpisodeResult,
+    EpisodeRunner,
+    Film,
+    Info,
+    action_box,
+    context_box,
+    describe_episode,
+    episode_result,
+    is_bounded,
+)
+from svsl.tasks.presentation import Motion, PictureScene
 
-Environment = str | Callable[[], gymnasium.Env[Any, Any]]
-EnvOptions = dict[str, bool | int | float | str]
-ContextSetter = str | Callable[[Any, Array], ArrayLike | None]
-Episode = tuple[Array, Array, int]  # context, parameters, seed
-Corner = Sequence[float] | None  # of the context box; None: that of the observation space
-Info = dict[str, Any]
-EpisodeResult = tuple[float, bool | None, Info]  # return, success if the environment reports it, diagnostics
-
-
-@dataclass(frozen=True)
-class EnvironmentSpec:
-    """How to create an environment and set its context (see `GymnasiumTask`); sent to worker processes."""
-
-    env: Environment
-    options: Mapping[str, object] = field(default_factory=dict)
-    context_setter: ContextSetter | None = None
-    context_indices: tuple[int, ...] | None = None  # None: the context is the whole observation
-
-    @property
-    def name(self) -> str:
-        """A name of the environment for error messages."""
-        return f"environment {self.env if isinstance(self.env, str) else getattr(self.env, '__name__', self.env)!r}"
-
-    def make(self) -> gymnasium.Env[Any, Any]:
-        """Creates the environment."""
-        if not isinstance(self.env, str):
-            return self.env(**self.options)
-        try:
-            return gymnasium.make(self.env, disable_env_checker=True, **self.options)  # type: ignore[arg-type]
-        except ModuleNotFoundError as error:
-            hint = "in gym:module:ENV_ID, module must be in the current directory or on the Python path"
-            raise SvslError(f"{self.name}: {error}; {hint}") from None
-        except (gymnasium.error.Error, TypeError) as error:
-            raise SvslError(f"{self.name}: {error}") from None
-
-    def context_of(self, vector: ArrayLike) -> Array:
-        """Returns the context part of an observation, or of a bound of the observation space."""
-        flat = np.asarray(vector, dtype=np.float64).ravel()
-        return flat if self.context_indices is None else flat[list(self.context_indices)]
-
-
-class EpisodeRunner:
-    """Runs episodes in one process."""
-
-    def __init__(self, spec: EnvironmentSpec, outside_penalty: float = 0.0) -> None:
-        self.spec, self.outside_penalty, self.env = spec, outside_penalty, spec.make()
-
-    def start(self, context: Array, seed: int) -> Array:
-        """Resets the environment to a context and returns the first observation."""
-        setter = self.spec.context_setter
-        options = {"context": context.copy()} if setter is None else None
-        observation = np.asarray(self.env.reset(seed=seed, options=options)[0], dtype=np.float64).ravel()
-        if setter is not None:
-            method = self._method(setter) if isinstance(setter, str) else functools.partial(setter, self.env.unwrapped)
-            new_observation = method(context.copy())
-            if new_observation is None:  # cannot be checked
-                return observation
-            observation = np.asarray(new_observation, dtype=np.float64).ravel()
-        observed = self.spec.context_of(observation)
-        # observations are often single precision
-        if observed.shape != context.shape or not np.allclose(observed, context, rtol=1e-5, atol=1e-6):
-            source = "reset(options={'context': c})" if setter is None else f"its setter {setter!r}"
-            raise SvslError(
-                f"{self.spec.name} ignores the context given by {source}: expected {np.round(context, 4).tolist()} in "
-                f"its observation, got {np.round(observed, 4).tolist()}. svsl chooses the contexts: make reset use "
-                "options['context'], or give a context_setter"
-            )
-        return observation
-
-    def _method(self, name: str) -> Callable[[Array], ArrayLike | None]:
-        method = getattr(self.env.unwrapped, name, None)
-        if not callable(method):
-            raise SvslError(f"{self.spec.name}: {type(self.env.unwrapped).__name__} has no method {name!r}")
-        return method
-
-    def __call__(self, episode: Episode) -> EpisodeResult:
-        """Runs one episode, which is one step."""
-        context, parameters, seed = episode
-        self.start(context, seed)
-        space = self.env.action_space
-        low, high = action_box(self.spec, space)
-        nearest = np.clip(parameters, low, high)
-        _, reward, terminated, truncated, info = self.env.step(nearest.reshape(space.shape).astype(space.dtype))
-        if not (terminated or truncated):
-            raise SvslError(
-                f"{self.spec.name} did not end after one step, so one action is not a whole episode; "
-                "for step-based environments use svsl.tasks.movement_task.MovementPrimitiveTask"
-            )
-        # the scale of the return is unknown, so the cost is relative to the return of the nearest action inside
-        cost = self.outside_penalty * (((parameters - nearest) / (high - low)) ** 2).sum()
-        return episode_result(float(reward - cost), info)
-
-
-def episode_result(total: float, info: Info) -> EpisodeResult:
-    """Returns the result of an episode with the usable part of its info: numbers, `mode` and `path`."""
-    success = info.get("success", info.get("is_success"))
-    diagnostics: Info = {}
-    for name, value in info.items():
-        if name in ("success", "is_success"):
-            continue
-        array = np.asarray(value) if np.isscalar(value) or isinstance(value, np.ndarray) else None
-        if array is not None and ((array.ndim == 0 and array.dtype.kind in "biuf") or name in ("mode", "path")):
-            diagnostics[name] = array if array.ndim else array.item()
-    return total, None if success is None else bool(success), diagnostics
+EPISODE_TIMEOUT_S = 600.0
+_PICTURE_S = 0.04  # smallest time between pictures
 
 
 class EnvironmentTask:
-    """Base class of tasks on Gymnasium environments: the context box, success and the process pool.
+    """Base class of tasks on Gymnasium environments: the context box, success, the process pool and pictures.
 
     `workers` is the number of processes (default: all cores; 0 runs episodes in this one). It does not affect returns.
     """
 
-    def __init__(self, spec: EnvironmentSpec, corners: Sequence[Corner], success_return: float | None) -> None:
+    scene: PictureScene  # only of environments that give pictures
+
+    def __init__(
+        self, spec: EnvironmentSpec, corners: Sequence[Corner], success_return: float | None, one_step: bool = False
+    ) -> None:
         runner = EpisodeRunner(spec)
         env = runner.env
-        self.spec, self.success_return = spec, success_return
-        self.action_low, self.action_high = action_box(spec, env.action_space)
-        self.context_low, self.context_high = context_box(spec, env.observation_space, *corners)
-        self._env_defaults = {n: getattr(env.unwrapped, n, None) for n in ("initial_mean", "initial_cov", "dt")}
+        self.spec = runner.spec = spec = spec.for_space(env.observation_space)
+        self.success_return = success_return
         try:
+            self.action_low, self.action_high = action_box(spec, env.action_space)
+            if one_step and corners == (None, None):
+                _require_one_step(spec, env)
+            self.context_low, self.context_high = context_box(spec, env, *corners)
+            self._env_defaults = {n: getattr(env.unwrapped, n, None) for n in ("initial_mean", "initial_cov", "dt")}
+            self.not_shown = spec.not_shown(env)
+            if self.not_shown is None:
+                self.scene = PictureScene()
             runner.start(0.5 * (self.context_low + self.context_high), 0)  # fail here rather than in the first batch
         except SvslError:
             raise
@@ -142,9 +67,19 @@ class EnvironmentTask:
         finally:
             env.close()
 
-    def _create_pool(self, make_runner: Callable[[], Callable[[Episode], EpisodeResult]]) -> None:
+    def _create_pools(
+        self, make_runner: Callable[[EnvironmentSpec], EpisodeRunner], timeout_s: float | None, step_s: float
+    ) -> None:
+        """Creates the processes' pools, of episodes and of filmed ones; `step_s` is the time that a step takes."""
+        if timeout_s is not None and not timeout_s > 0:
+            raise SvslError(f"{self.spec.name}: episode_timeout_s: expected a positive number or None, got {timeout_s}")
+        stride, name = max(1, round(_PICTURE_S / step_s)), self.spec.name
+        self._picture_dt_s = stride * step_s
         self._pool: ProcessPool[Episode, EpisodeResult] = ProcessPool(
-            self.spec.name, make_runner, describe_episode, available_cores()
+            name, functools.partial(make_runner, self.spec), describe_episode, available_cores(), timeout_s, _timed_out
+        )
+        self._films: ProcessPool[Episode, NDArray[np.uint8]] = ProcessPool(
+            name, functools.partial(Film, make_runner, self.spec, stride), describe_episode, 1, timeout_s
         )
 
     @property
@@ -157,12 +92,13 @@ class EnvironmentTask:
         if count < 0:
             raise SvslError(f"workers: expected at least 0, got {count}")
         if count != self._pool.workers:
-            self._pool.close()
-            self._pool.workers = count
+            self.close()
+            self._pool.workers, self._films.workers = count, min(1, count)
 
     def close(self) -> None:
         """Ends the processes; the next `evaluate` starts new ones."""
         self._pool.close()
+        self._films.close()
 
     def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
         """Runs one episode per row, each with its own seed drawn from `rng`."""
@@ -175,11 +111,54 @@ class EnvironmentTask:
             success = np.array([bool(result[1]) for result in results], dtype=bool)
         return Outcome(returns, success, stack_diagnostics([result[2] for result in results]))
 
+    def motion(self, context: Array, parameters: Array | None = None) -> Motion:
+        """One episode with seed 0 in pictures; see `svsl.tasks.presentation.Showable`."""
+        (pictures,) = self._films.map([(context, parameters, 0)])
+        count = len(pictures)
+        return Motion(self._picture_dt_s, pictures, np.zeros((count, 3)), np.zeros((0, 3)), trail_start=count)
+
+
+def _timed_out(_: Episode) -> EpisodeResult:
+    """The result of an episode that takes too long."""
+    return float("nan"), False, {}
+
+
+def _require_one_step(spec: EnvironmentSpec, env: gymnasium.Env[Any, Any]) -> None:
+    """Points to `MovementPrimitiveTask` if an environment has many steps and no bounded observations."""
+    steps = env.spec.max_episode_steps if env.spec is not None else None
+    if steps is not None and steps > 1 and not is_bounded(env.observation_space):
+        raise SvslError(
+            f"{spec.name} has up to {steps} steps per episode, but here one action is a whole episode; use "
+            "svsl.tasks.movement_task.MovementPrimitiveTask, whose parameters are a movement (docs/own-task.md). If "
+            "its first step does end the episode, give context_low and context_high"
+        )
+
+
+class _OneStepRunner(EpisodeRunner):
+    """Runs episodes of one step."""
+
+    def __init__(self, outside_penalty: float, spec: EnvironmentSpec) -> None:
+        super().__init__(spec)
+        self.outside_penalty = outside_penalty
+
+    def run(self, observation: Array, parameters: Array) -> EpisodeResult:
+        space = self.env.action_space
+        low, high = action_box(self.spec, space)
+        nearest = np.clip(parameters, low, high)
+        _, reward, terminated, truncated, info = self.env.step(nearest.reshape(space.shape).astype(space.dtype))
+        if not (terminated or truncated):
+            hint = "for many steps use svsl.tasks.movement_task.MovementPrimitiveTask (docs/own-task.md)"
+            raise SvslError(f"{self.spec.name} did not end after one step, so one action is not an episode; {hint}")
+        # the scale of the return is unknown, so the cost is relative to the return of the nearest action inside
+        cost = self.outside_penalty * (((parameters - nearest) / (high - low)) ** 2).sum()
+        return episode_result(float(reward - cost), info)
+
 
 class GymnasiumTask(EnvironmentTask):
     """A Gymnasium environment whose first observation is the context, whose action is a skill and step an episode.
 
-    The environment must take the context from `reset(options={"context": c})` or have a setter. Episodes run in
+    The context of a dictionary with a `desired_goal` is that goal. The environment must take the context from
+    `reset(options={"context": c})`, keep its desired goal in an attribute `goal`, or have a setter. Episodes run in
     parallel processes (`workers`), each with its own seed. The return is the reward; success is `info["success"]` or
     `info["is_success"]` unless `success_return` is given. An action outside a bounded action space is clipped and costs
     `outside_penalty` times its squared distance in widths of the space. The environment may have the attributes
@@ -199,6 +178,7 @@ class GymnasiumTask(EnvironmentTask):
             action space).
         success_return: An episode with at least this return is a success.
         outside_penalty: Scale of the cost of an action outside the action space.
+        episode_timeout_s: An episode that takes longer, twice, is stopped; its return is NaN. None for no limit.
 
     Raises:
         SvslError: If the environment cannot be created, or its spaces do not fit the convention.
@@ -215,10 +195,11 @@ class GymnasiumTask(EnvironmentTask):
         initial_std: tuple[float, ...] | None = None,
         success_return: float | None = None,
         outside_penalty: float = 10.0,
+        episode_timeout_s: float | None = EPISODE_TIMEOUT_S,
     ) -> None:
         spec = EnvironmentSpec(env, env_options or {}, context_setter)
-        super().__init__(spec, (context_low, context_high), success_return)
-        self._create_pool(functools.partial(EpisodeRunner, spec, outside_penalty))
+        super().__init__(spec, (context_low, context_high), success_return, one_step=True)
+        self._create_pools(functools.partial(_OneStepRunner, outside_penalty), episode_timeout_s, 1.0)
         self.parameter_dim = len(self.action_low)
         self.initial_mean, self.initial_cov = self._initial_distribution(initial_mean, initial_std)
 
@@ -241,37 +222,6 @@ class GymnasiumTask(EnvironmentTask):
         return centre, np.diag(width**2)
 
 
-def context_box(spec: EnvironmentSpec, space: gymnasium.Space[Any], low: Corner, high: Corner) -> tuple[Array, Array]:
-    """Returns the lower and upper corners of the context box: the given ones, or those of the observation space."""
-    if not isinstance(space, gymnasium.spaces.Box):
-        raise SvslError(f"{spec.name}: expected a Box as observation space, got {space}")
-    size = int(np.prod(space.shape))
-    if not all(0 <= index < size for index in spec.context_indices or ()):
-        raise SvslError(f"{spec.name}: context_indices {spec.context_indices} are out of range for {size} observations")
-    dim = len(spec.context_of(space.low))
-    corners = [
-        vector_of(f"{spec.name}: {name}", spec.context_of(bound) if given is None else given, dim)
-        for name, bound, given in (("context_low", space.low, low), ("context_high", space.high, high))
-    ]
-    # some spaces use the largest single-precision number for "no bound"
-    if not (np.abs(corners) < 1e30).all() or not (corners[0] < corners[1]).all():
-        raise SvslError(
-            f"{spec.name}: expected a finite context box with low < high, got {corners[0].tolist()} to "
-            f"{corners[1].tolist()}; give context_low and context_high, {dim} numbers each"
-        )
-    return corners[0], corners[1]
-
-
-def action_box(spec: EnvironmentSpec, space: gymnasium.Space[Any]) -> tuple[Array, Array]:
-    """Returns the lower and upper corners of the action space, possibly infinite."""
-    if not isinstance(space, gymnasium.spaces.Box) or np.dtype(space.dtype).kind != "f":
-        raise SvslError(
-            f"{spec.name}: expected an action space Box(low, high, dtype=float), because parameters are real "
-            f"numbers, got {space}; convert it, for instance with a gymnasium.ActionWrapper"
-        )
-    return space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
-
-
 def stack_diagnostics(infos: Sequence[Info]) -> dict[str, NDArray[np.generic]]:
     """Returns diagnostics by name, one entry per episode; NaN, False or "" where an episode has none."""
     result: dict[str, NDArray[np.generic]] = {}
@@ -284,9 +234,3 @@ def stack_diagnostics(infos: Sequence[Info]) -> dict[str, NDArray[np.generic]]:
             continue
         result[name] = np.stack([np.asarray(info.get(name, missing)) for info in infos])
     return result
-
-
-def describe_episode(episode: Episode) -> str:
-    """Describes an episode for error messages."""
-    context, parameters = (", ".join(f"{value:.6g}" for value in vector) for vector in episode[:2])
-    return f"context [{context}], parameters [{parameters}], seed {episode[2]}"

@@ -13,17 +13,17 @@ from svsl.errors import SvslError
 from svsl.model.gaussians import Array
 from svsl.simulation.primitives import throw
 from svsl.tasks.base import vector_of
-from svsl.tasks.gymnasium_task import (
+from svsl.tasks.episodes import (
     ContextSetter,
     Environment,
     EnvironmentSpec,
-    EnvironmentTask,
     EnvOptions,
-    Episode,
     EpisodeResult,
     EpisodeRunner,
     episode_result,
+    flat_observation,
 )
+from svsl.tasks.gymnasium_task import EPISODE_TIMEOUT_S, EnvironmentTask
 
 JointSource = Sequence[int] | str | Callable[[Any], ArrayLike]
 
@@ -46,15 +46,13 @@ class _Tracking:
 class _MovementRunner(EpisodeRunner):
     """Runs movements in one process."""
 
-    def __init__(self, spec: EnvironmentSpec, tracking: _Tracking) -> None:
+    def __init__(self, tracking: _Tracking, spec: EnvironmentSpec) -> None:
         super().__init__(spec)
         self.tracking = tracking
 
-    def __call__(self, episode: Episode) -> EpisodeResult:
-        """Runs one episode: tracks the movement, then holds its end until the environment ends or steps run out."""
-        context, parameters, seed = episode
+    def run(self, observation: Array, parameters: Array) -> EpisodeResult:
+        """Tracks the movement, then holds its end until the environment ends or steps run out."""
         tracking, space, total = self.tracking, self.env.action_space, 0.0
-        observation = self.start(context, seed)
         start = self._read(tracking.positions, observation)
         weights = parameters.reshape(1, len(start), tracking.bases)
         offset, velocity = throw(weights, np.array([tracking.moving_steps]), tracking.steps + 1, tracking.dt_s)
@@ -67,7 +65,7 @@ class _MovementRunner(EpisodeRunner):
                 action += tracking.d_gain * (speed[step] - self._read(tracking.velocities, observation))
             action = np.clip(action, space.low.ravel(), space.high.ravel())  # type: ignore[attr-defined]
             result = self.env.step(action.reshape(space.shape).astype(space.dtype))
-            observation, info = np.asarray(result[0], dtype=np.float64).ravel(), result[4]
+            observation, info = flat_observation(result[0]), result[4]
             total += float(result[1])
             if result[2] or result[3]:
                 break
@@ -104,7 +102,8 @@ class MovementPrimitiveTask(EnvironmentTask):
     Args:
         env: A Gymnasium environment ID (`module:ID` imports the module first), or a function that creates the
             environment.
-        context_indices: Indices of the context in the first observation.
+        context_indices: Indices of the context in the first observation; None for its `desired_goal`. Entries of a
+            dictionary are counted through in alphabetical order.
         joint_positions: Where to read the positions of the joints, one per action.
         joint_velocities: Where to read their velocities; required for torque control.
         control: `torque`: actions are `p_gain (q_des - q) + d_gain (v_des - v)`; `position`: actions are `q_des`. Both
@@ -121,6 +120,7 @@ class MovementPrimitiveTask(EnvironmentTask):
         context_low: Lower corner of the context box (default: that of the observation space).
         context_high: Upper corner of the context box (default: that of the observation space).
         success_return: An episode with at least this return is a success.
+        episode_timeout_s: See `GymnasiumTask`.
 
     Raises:
         SvslError: If the environment cannot be created, or a required argument is missing.
@@ -129,7 +129,7 @@ class MovementPrimitiveTask(EnvironmentTask):
     def __init__(
         self,
         env: Environment,
-        context_indices: Sequence[int],
+        context_indices: Sequence[int] | None,
         joint_positions: JointSource,
         joint_velocities: JointSource | None = None,
         *,
@@ -146,8 +146,10 @@ class MovementPrimitiveTask(EnvironmentTask):
         context_low: Sequence[float] | None = None,
         context_high: Sequence[float] | None = None,
         success_return: float | None = None,
+        episode_timeout_s: float | None = EPISODE_TIMEOUT_S,
     ) -> None:
-        spec = EnvironmentSpec(env, env_options or {}, context_setter, tuple(context_indices))
+        indices = None if context_indices is None else tuple(context_indices)
+        spec = EnvironmentSpec(env, env_options or {}, context_setter, indices)
         super().__init__(spec, (context_low, context_high), success_return)
         if control not in ("torque", "position") or (control == "torque" and joint_velocities is None):
             raise SvslError(
@@ -165,7 +167,7 @@ class MovementPrimitiveTask(EnvironmentTask):
         tracking = _Tracking(
             control, joint_positions, joint_velocities, p_gains, d_gains, bases, moving_steps, steps, dt_s
         )
-        self._create_pool(functools.partial(_MovementRunner, spec, tracking))
+        self._create_pools(functools.partial(_MovementRunner, tracking), episode_timeout_s, dt_s)
         self.parameter_dim = joints * bases
         self.initial_mean = np.zeros(self.parameter_dim)
         std = vector_of(f"{spec.name}: initial_std", initial_std, joints, positive=True)

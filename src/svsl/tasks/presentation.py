@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array
@@ -39,7 +40,12 @@ class PlanarScene:
     motion_x_range: tuple[float, float]  # of pictures of a motion
 
 
-Scene = MujocoScene | PlanarScene
+@dataclass(frozen=True)
+class PictureScene:
+    """Pictures that the task takes itself; poses are these pictures `(steps, height, width, 3)`, bytes."""
+
+
+Scene = MujocoScene | PlanarScene | PictureScene
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class Motion:
     """An episode over time."""
 
     dt_s: float  # time between poses
-    poses: Array  # (steps, ...), what the scene shows at each step
+    poses: NDArray[Any]  # (steps, ...), what the scene shows at each step
     trail: Array  # (steps, 3), path of what the task is about: a ball, the tip of an arm
     markers: Array  # (m, 3), what the context places: the mocap bodies of a MuJoCo scene, the goals of a planar one
     trail_start: int = 0  # step from which the trail is drawn
@@ -79,7 +85,8 @@ class Showable(Protocol):
     """What a task offers beyond `Task` to be played in videos, the viewer and Gymnasium windows.
 
     A task may also have `figures`: names of figures from `svsl.show.plots.files.FIGURES` that `svsl plot` draws of its
-    libraries, besides the maps that every task gets.
+    libraries, besides the maps that every task gets. A task that cannot always be shown sets `scene` only if it can,
+    and says why not in a string `not_shown`.
     """
 
     @property
@@ -95,8 +102,10 @@ class Showable(Protocol):
 def showable(task: Task) -> Showable:
     """Returns the task as one that can be shown, or raises an `SvslError`."""
     if not isinstance(task, Showable):
+        reason = getattr(task, "not_shown", None)
         raise SvslError(
-            f"a {type(task).__name__} has no motion to show; give it a `scene` and a method `motion`, "
+            reason
+            or f"a {type(task).__name__} has no motion to show; give it a `scene` and a method `motion`, "
             "as described in svsl.tasks.presentation.Showable"
         )
     return task

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 import viser
-import viser.transforms
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -12,6 +11,7 @@ from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.show.plots.contexts import draw_context_densities, draw_context_ellipses, draw_success_map, name_axes
 from svsl.show.plots.style import pixels
+from svsl.show.viewer.stage import facing
 from svsl.tasks.base import Task, context_names
 
 Dims = tuple[int, ...]
@@ -77,10 +77,8 @@ class Board:
         self.centre, self.axes, self.size = centre, axes, size
         picture, self.low, self.high = map_picture(library, task, dims, success)
         name = f"/map_{dims[0]}"
-        # images face along their z axis and are upside down in their own frame
-        turned = viser.transforms.SO3.from_matrix(axes * [1, -1, -1])
         self._image = client.scene.add_image(
-            name, picture, size, size, position=centre, wxyz=turned.wxyz, cast_shadow=False, receive_shadow=False
+            name, picture, size, size, position=centre, wxyz=facing(axes), cast_shadow=False, receive_shadow=False
         )
         self._marked = 0.5 * (library.context_low + library.context_high)
         self._marker = client.scene.add_icosphere(

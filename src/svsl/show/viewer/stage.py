@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, cast
 import mujoco
 import numpy as np
 import viser
+import viser.transforms
 from mjviser import ViserMujocoScene
 
 from svsl.model.gaussians import Array
@@ -14,7 +15,7 @@ from svsl.show.playback import in_space
 from svsl.show.plots.style import Color, rgb
 from svsl.show.rendering import set_pose
 from svsl.tasks.base import Task
-from svsl.tasks.presentation import Motion, MujocoScene, PlanarScene, Showable
+from svsl.tasks.presentation import Motion, MujocoScene, PictureScene, PlanarScene, Showable
 
 _ROOM = 1.55  # distance relative to the camera of pictures, so that the maps fit beside the scene
 _MAP_DEPTH = 0.55
@@ -117,6 +118,8 @@ def make_stage(client: viser.ClientHandle, task: Task) -> Stage | None:
     if not isinstance(task, Showable):
         return None
     scene = task.scene
+    if isinstance(scene, PictureScene):
+        return _PictureStage(client, view_of(task))
     return _PlanarStage(client, scene) if isinstance(scene, PlanarScene) else _MujocoStage(client, scene)
 
 
@@ -169,3 +172,36 @@ class _PlanarStage:
             self.client.scene.add_point_cloud(
                 "/joints", joints, np.array(_BLACK, dtype=np.uint8), point_size=0.14, point_shape="circle"
             )
+
+
+class _PictureStage:
+    """The task's own pictures, on a screen that faces the camera."""
+
+    def __init__(self, client: viser.ClientHandle, view: View) -> None:
+        self.client, self.view = client, view
+        self.image: viser.ImageHandle | None = None
+
+    def show(self, motion: Motion, step: int, color: Color) -> None:
+        picture = motion.poses[step]
+        if self.image is not None:
+            self.image.image = picture
+            return
+        size = np.array(picture.shape[1::-1]) * min(2.4 / picture.shape[1], 2.0 / picture.shape[0])
+        width, height = size * self.view.half_height
+        self.image = self.client.scene.add_image(
+            "/picture",
+            picture,
+            width,
+            height,
+            format="jpeg",
+            position=self.view.target,
+            wxyz=facing(self.view.axes),
+            cast_shadow=False,
+            receive_shadow=False,
+        )
+
+
+def facing(axes: Array) -> Array:
+    """Returns the orientation of an image that faces a camera with these `View.axes`, as a quaternion."""
+    # images face along their z axis and are upside down in their own frame
+    return np.asarray(viser.transforms.SO3.from_matrix(axes * [1, -1, -1]).wxyz, dtype=np.float64)
