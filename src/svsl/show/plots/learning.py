@@ -108,14 +108,14 @@ def _parts(groups: Sequence[Group], option: str) -> dict[str, list[Group]]:
 
 
 def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool) -> None:
-    """Draws one curve per group: mean and two standard errors; if robust, interquartile mean and bootstrap interval."""
+    """Draws one curve per group: mean and its 95 % interval; if robust, interquartile mean and bootstrap interval."""
     tops, floors, ends = [], [], []
     curves = [learning_curve(group, metric) for group in groups]
     unit, label = episodes_axis(max((curve.episodes[-1] for curve in curves if curve), default=0.0))
     for index, (group, curve) in enumerate(zip(groups, curves, strict=True)):
         if curve is None:
             continue
-        middle, low, high = curve.mean, curve.mean - curve.two_se, curve.mean + curve.two_se
+        middle, low, high = curve.mean, curve.mean - curve.half_width, curve.mean + curve.half_width
         if robust:
             middle, low, high = curve.iqm, curve.iqm_low, curve.iqm_high
         x, color, name = curve.episodes / unit, component_color(2 * index), f"{group.label} ({len(group.runs)})"
@@ -131,7 +131,7 @@ def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool
             axes.set_xscale("log")
             axes.xaxis.set_minor_formatter(NullFormatter())
         axes.legend(fontsize=8, title="seeds in brackets", title_fontsize=7)
-    axes.set_title("interquartile mean, 95 % bootstrap" if robust else "mean, two standard errors", fontsize=10)
+    axes.set_title("interquartile mean, 95 % bootstrap" if robust else "mean, 95 % interval (Student's t)", fontsize=10)
     axes.set_xlabel(label)
     axes.set_ylabel(metric.replace("_", " "))
     axes.grid(alpha=0.3)
