@@ -234,7 +234,7 @@ def _page(reproduction: Reproduction, groups: Sequence[Group], table: Table, fig
         ),
         *([_MODES_TITLE + _html_table(_modes(groups))] if groups and "modes" in experiment.figures else []),
         "<h2>All numbers</h2>",
-        "<p class=small>Mean ± 95 % interval by Student's t over seeds; interquartile mean [95 % bootstrap interval].</p>",
+        "<p class=small>Mean ± 95 % interval (Student's t); interquartile mean [95 % bootstrap interval].</p>",
         _html_table(_numbers(groups, table, experiment.metrics), raw=True),
         "<h2>Settings</h2>" + _html_table(_settings(reproduction)),
         "<h2>How this was made</h2>" + _html_table(_origin(command)),
