@@ -159,6 +159,29 @@ def test_the_drawing_shows_the_curve_and_its_band() -> None:
     assert band[:, 1].max() == pytest.approx(2.5 + 3.182446 * np.std(range(4), ddof=1) / 2)
 
 
+def test_the_return_of_drawn_parameters_is_drawn_beside_that_of_means() -> None:
+    run = run_with("run", [(0, 1.0), (1000, 3.0)])
+    axes = Figure().subplots()
+    draw_learning(axes, [Group("g", (run,))], "return_mean", robust=False)
+    assert len(axes.lines) == 1, "an old run without that column"
+    rows = [row | {"return_sampled": row["return_mean"] - 7} for row in run.read_metrics()]
+    run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for robust in (False, True):
+        axes = Figure().subplots()
+        draw_learning(axes, [Group("g", (run,))], "return_mean", robust)
+        means, drawn = axes.lines
+        assert (drawn.get_linestyle(), drawn.get_color()) == ("--", means.get_color())
+        np.testing.assert_allclose(drawn.get_ydata(), np.asarray(means.get_ydata()) - 7)
+        assert axes.get_ylim()[0] < -4
+        assert axes.get_ylim()[1] > 3
+        legend = axes.get_legend()
+        assert legend is not None
+        assert legend.get_title().get_text() == "seeds in brackets; dashed: drawn parameters"
+        assert len(legend.get_texts()) == 1
+    draw_learning(other := Figure().subplots(), [Group("g", (run,))], "return_sampled", robust=False)
+    assert len(other.lines) == 1
+
+
 def test_each_library_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     run = trained("run", CONFIG)
     numbers = run_numbers(run, 50)

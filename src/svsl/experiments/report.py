@@ -140,7 +140,7 @@ def _front(reproduction: Reproduction, path: Path) -> None:
 
 
 FIGURES: dict[str, tuple[Callable[[Reproduction, Path], None], str]] = {  # by name: how to draw it, and its caption
-    "learning": (_learning, "Return and success on fresh contexts over episodes, executing component means."),
+    "learning": (_learning, "Return and success of component means on fresh contexts; dashed: drawn parameters."),
     "entropy": (_entropy, "Expected entropy of the mixture in nats over episodes (a new component raises it)."),
     "front": (_front, "Success against ways and Vendi score. Small dots: runs; large ones: their means over seeds."),
     "postures": (

@@ -71,6 +71,7 @@ class LearnerConfig(ABC):
     """Settings of a learner, which also decide its budget of episodes."""
 
     old_names: ClassVar[Mapping[str, str]] = {}  # former name -> name of a renamed setting
+    added: ClassVar[Mapping[str, object]] = {}  # newer setting -> its value in configurations written before it
 
     def require_at_least(self, least: int, *names: str) -> None:
         """Rejects settings below `least`; None is the default of an optional setting."""
