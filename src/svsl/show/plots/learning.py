@@ -130,7 +130,7 @@ def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool
         drawn = learning_curve(group, _DRAWN[metric]) if metric in _DRAWN else None
         if drawn is not None:
             shown.append(drawn.iqm if robust else drawn.mean)
-            axes.plot(drawn.episodes / unit, shown[-1], color=color, lw=0.9, ls="--")
+            axes.plot(drawn.episodes / unit, shown[-1], color=color, lw=0.9, ls="--", marker=".", ms=3, markevery=[-1])
             dashed = True
         tops += [np.nanmax(line) for line in shown]
         floors += [min(np.nanquantile(line, 0.15), line[np.isfinite(line)][-1]) for line in shown]
