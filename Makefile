@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test test-slow format docs dist check-dist clean
+.PHONY: train test test-slow format docs results dist check-dist clean
 
 train: .venv/installed
 	$(BIN)/svsl train planar-reacher --components 40 --out runs/first --overwrite
@@ -24,6 +24,10 @@ format: .venv/installed-dev
 # docs/ as a website that opens from disk: site/index.html
 docs: .venv/installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# the tables and figures of the pages, from docs/results/data
+results: .venv/installed
+	$(BIN)/python tools/results.py make
 
 # the wheel is built from the sdist, so a file missing from one is missing from both
 dist: .venv/installed-dev

@@ -147,6 +147,87 @@ def test_the_step_ends_at_the_optimum_if_the_bound_does_not_bind() -> None:
     assert_same_as_naive(problem, 0.7, 0.1)
 
 
+@pytest.mark.parametrize("curvatures", [(0.5, 2.0), (-2.0, 2.0), (3.0, 30.0)])
+@pytest.mark.parametrize("least_change", [-0.2, -0.02, 0.0, 0.05, -5.0])
+def test_a_bounded_entropy_is_the_optimum_of_a_general_optimiser(
+    curvatures: tuple[float, float], least_change: float
+) -> None:
+    """Means and Cholesky factors in the units of the old distribution, with both bounds as constraints."""
+    rng, kl_bound = np.random.default_rng(5), 0.1
+    problem = draw_problem(rng, 1, 3, 0, curvatures=curvatures)
+    model, rows = problem.model, np.tril_indices(3)
+
+    def parts(x: Array) -> tuple[Array, Array]:
+        chol = np.zeros((3, 3))
+        chol[rows] = x[3:]
+        return x[:3], chol
+
+    def loss(x: Array) -> float:
+        mean, chol = parts(x)
+        return float(
+            0.5 * np.trace(model.curvature[0] @ (chol @ chol.T + np.outer(mean, mean))) - model.slope[0, :, 0] @ mean
+        )
+
+    def change(x: Array) -> float:
+        return float(np.log(np.abs(np.diagonal(parts(x)[1]))).sum())
+
+    def kl(x: Array) -> float:
+        mean, chol = parts(x)
+        return float(0.5 * ((chol**2).sum() - 3 + mean @ mean) - change(x))
+
+    optimum = minimize(
+        loss,
+        np.concatenate([np.zeros(3), np.eye(3)[rows]]),
+        method="SLSQP",
+        constraints=[
+            {"type": "ineq", "fun": lambda x: kl_bound - kl(x)},
+            {"type": "ineq", "fun": lambda x: change(x) - least_change},
+        ],
+        options={"maxiter": 1000, "ftol": 1e-13},
+    )
+    new, info = gaussian_step(problem.old, model, 0.0, kl_bound, np.array([least_change]))
+    unit = np.linalg.inv(problem.old.chol[0])
+    mean, cov = unit @ (new.bias - problem.old.bias)[0], unit @ new.cov[0] @ unit.T
+    ours = np.concatenate([mean, np.linalg.cholesky(cov)[rows]])
+    assert info.ok.all()
+    assert info.kl[0] == pytest.approx(kl(ours), rel=1e-6)
+    assert kl(ours) <= kl_bound * (1 + 1e-9)
+    assert change(ours) >= least_change - 1e-12
+    assert loss(ours) == pytest.approx(optimum.fun, abs=1e-6)
+    np.testing.assert_allclose(mean, optimum.x[:3], atol=2e-3)
+    np.testing.assert_allclose(cov, parts(optimum.x)[1] @ parts(optimum.x)[1].T, atol=2e-3)
+    free, _ = gaussian_step(problem.old, model, 0.0, kl_bound)
+    if free.entropy[0] - problem.old.entropy[0] >= least_change:
+        np.testing.assert_array_equal(new.chol, free.chol)  # a bound that does not bind changes nothing
+        np.testing.assert_array_equal(new.bias, free.bias)
+    else:
+        assert change(ours) == pytest.approx(least_change, abs=1e-12)
+
+
+@few_examples(60)
+@given(
+    seed=st.integers(0, 10**6),
+    decades=st.sampled_from([0, 3, 16, 150]),
+    kl_bound=st.sampled_from([1e-9, 0.01, 10.0]),
+    change=st.sampled_from([-1e3, -1.0, -1e-3, 0.0, 1e-2, 1e3]),
+)
+def test_both_bounds_hold_whatever_the_model(seed: int, decades: int, kl_bound: float, change: float) -> None:
+    rng = np.random.default_rng(seed)
+    problem = draw_problem(rng, 4, 3, 1)
+    model = problem.model
+    model.curvature[:] *= 10 ** rng.uniform(-decades, decades, (4, 1, 1))
+    model.slope[:] *= 10 ** rng.uniform(-decades, decades, (4, 1, 1))
+    new, info = gaussian_step(problem.old, model, 0.0, kl_bound, np.full(4, change))
+    assert (info.kl <= kl_bound).all()
+    assert (kl_divergence(new, problem.old, problem.x) <= kl_bound * (1 + 1e-6) + 1e-12).all()
+    gained = new.entropy - problem.old.entropy
+    assert (gained[info.ok] >= change - 1e-9).all()
+    for name in ("gain", "bias", "chol"):
+        np.testing.assert_array_equal(getattr(new, name)[~info.ok], getattr(problem.old, name)[~info.ok])
+    if decades == 0 and change <= 0:
+        assert info.ok.all()
+
+
 @few_examples(6)
 @given(seed=st.integers(0, 10**6), entropy_coef=st.sampled_from([0.0, 0.3]))
 def test_nothing_feasible_close_by_is_better(seed: int, entropy_coef: float) -> None:

@@ -82,7 +82,7 @@ def test_summary_of_known_numbers() -> None:
     summary = summarise(values)
     assert (summary.seeds, summary.mean, summary.iqm) == (5, 22.0, 3.0)
     deviation = np.sqrt(sum((v - 22) ** 2 for v in values) / 4)
-    assert summary.two_se == pytest.approx(2 * deviation / 5**0.5)
+    assert summary.half_width == pytest.approx(2.776445 * deviation / 5**0.5), "Student's t from a printed table"
     assert summary.iqm_low < 3 < summary.iqm_high
     assert summarise(values) == summary, "the bootstrap repeats itself"
     assert summarise([*values, None, float("nan")]) == summary
@@ -94,10 +94,17 @@ def test_summary_of_known_numbers() -> None:
     )
     one = summarise([5.0])
     assert (one.mean, one.iqm) == (5.0, 5.0)
-    assert np.isnan([one.two_se, one.iqm_low, one.iqm_high]).all()
+    assert np.isnan([one.half_width, one.iqm_low, one.iqm_high]).all()
     assert comparison.format_summary(one) == ("5 ± n/a", "5 [n/a]")
     assert comparison.format_summary(summarise([])) == ("n/a", "n/a")
-    assert comparison.format_summary(summarise([20_000.0, 20_400.0])) == ("20,200 ± 400", "20,200 [20,000, 20,400]")
+    assert comparison.format_summary(summarise([20_000.0, 20_400.0])) == ("20,200 ± 2,541", "20,200 [20,000, 20,400]")
+
+
+def test_the_interval_of_the_mean_is_right_for_few_seeds() -> None:
+    """Two standard errors would cover the mean of three seeds in 82 % of the cases."""
+    for seeds in (2, 3, 5, 15):
+        summaries = [summarise(draws) for draws in np.random.default_rng(2).normal(3.0, 2.0, (400, seeds))]
+        assert 0.93 <= np.mean([abs(s.mean - 3.0) <= s.half_width for s in summaries]) <= 0.97, seeds
 
 
 def test_the_interval_covers_the_true_middle_about_as_often_as_it_says() -> None:
@@ -116,7 +123,7 @@ def test_curves_meet_on_one_grid(tmp_path: Path) -> None:
     curve = learning_curve(Group("both", (first, second)), "return_mean")
     assert curve is not None
     np.testing.assert_allclose(curve.mean, curve.episodes / 100 + 1)
-    np.testing.assert_allclose(curve.two_se, 2 * np.sqrt(2) / np.sqrt(2))
+    np.testing.assert_allclose(curve.half_width, 12.7062, rtol=1e-5)
     np.testing.assert_allclose(curve.iqm, curve.episodes / 100 + 1)
     np.testing.assert_allclose(curve.iqm_high - curve.iqm_low, 2.0)
     assert (curve.episodes[0], curve.episodes[-1]) == (0, 1000)
@@ -149,7 +156,30 @@ def test_the_drawing_shows_the_curve_and_its_band() -> None:
     x, y = (np.asarray(values) for values in axes.lines[0].get_data())
     assert (x[-1], y[-1]) == (2.0, 2.5)
     band = np.asarray(axes.collections[0].get_paths()[0].vertices)
-    assert band[:, 1].max() == pytest.approx(2.5 + 2 * np.std(range(4), ddof=1) / 2)
+    assert band[:, 1].max() == pytest.approx(2.5 + 3.182446 * np.std(range(4), ddof=1) / 2)
+
+
+def test_the_return_of_drawn_parameters_is_drawn_beside_that_of_means() -> None:
+    run = run_with("run", [(0, 1.0), (1000, 3.0)])
+    axes = Figure().subplots()
+    draw_learning(axes, [Group("g", (run,))], "return_mean", robust=False)
+    assert len(axes.lines) == 1, "an old run without that column"
+    rows = [row | {"return_sampled": row["return_mean"] - 7} for row in run.read_metrics()]
+    run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for robust in (False, True):
+        axes = Figure().subplots()
+        draw_learning(axes, [Group("g", (run,))], "return_mean", robust)
+        means, drawn = axes.lines
+        assert (drawn.get_linestyle(), drawn.get_color()) == ("--", means.get_color())
+        np.testing.assert_allclose(np.asarray(drawn.get_ydata()), np.asarray(means.get_ydata()) - 7)
+        assert axes.get_ylim()[0] < -4
+        assert axes.get_ylim()[1] > 3
+        legend = axes.get_legend()
+        assert legend is not None
+        assert legend.get_title().get_text() == "seeds in brackets; dashed: drawn parameters"
+        assert len(legend.get_texts()) == 1
+    draw_learning(other := Figure().subplots(), [Group("g", (run,))], "return_sampled", robust=False)
+    assert len(other.lines) == 1
 
 
 def test_each_library_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +227,7 @@ def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     summary = groups[0]["metrics"]["return_mean"]
     assert summary["mean"] == pytest.approx(np.mean(np.array(ours, dtype=float)))
     assert summary["seeds"] == 3, "the unfinished run has no trained component"
-    assert groups[1]["metrics"]["return_mean"]["two_se"] is None
+    assert groups[1]["metrics"]["return_mean"]["half_width"] is None
     table = list(csv.DictReader(io.StringIO(Path("table.csv").read_text())))
     assert float(table[0]["mean"]) == summary["mean"]
     assert Path("curves.png").read_bytes().startswith(b"\x89PNG")

@@ -140,7 +140,7 @@ def _front(reproduction: Reproduction, path: Path) -> None:
 
 
 FIGURES: dict[str, tuple[Callable[[Reproduction, Path], None], str]] = {  # by name: how to draw it, and its caption
-    "learning": (_learning, "Return and success on fresh contexts over episodes, executing component means."),
+    "learning": (_learning, "Return and success of component means on fresh contexts; dashed: drawn parameters."),
     "entropy": (_entropy, "Expected entropy of the mixture in nats over episodes (a new component raises it)."),
     "front": (_front, "Success against ways and Vendi score. Small dots: runs; large ones: their means over seeds."),
     "postures": (
@@ -234,7 +234,7 @@ def _page(reproduction: Reproduction, groups: Sequence[Group], table: Table, fig
         ),
         *([_MODES_TITLE + _html_table(_modes(groups))] if groups and "modes" in experiment.figures else []),
         "<h2>All numbers</h2>",
-        "<p class=small>Mean ± two standard errors; interquartile mean [95 % bootstrap interval].</p>",
+        "<p class=small>Mean ± 95 % interval (Student's t); interquartile mean [95 % bootstrap interval].</p>",
         _html_table(_numbers(groups, table, experiment.metrics), raw=True),
         "<h2>Settings</h2>" + _html_table(_settings(reproduction)),
         "<h2>How this was made</h2>" + _html_table(_origin(command)),
@@ -252,7 +252,7 @@ def _html_table(rows: Sequence[Sequence[str]], raw: bool = False) -> str:
 
 
 def _claims(reproduction: Reproduction, groups: Sequence[Group], table: Table) -> list[list[str]]:
-    rows = [["the paper", "here: mean ± two standard errors"]]
+    rows = [["the paper", "here: mean ± 95 % interval"]]
     for claim in reproduction.experiment.claims:
         lines = []
         for metric in claim.metrics:

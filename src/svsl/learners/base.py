@@ -89,6 +89,7 @@ class LearnerConfig(ABC):
     """Settings of a learner, which also decide its budget of episodes."""
 
     old_names: ClassVar[Mapping[str, str]] = {}  # former name -> name of a renamed setting
+    added: ClassVar[Mapping[str, object]] = {}  # newer setting -> its value in configurations written before it
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

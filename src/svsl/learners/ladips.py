@@ -2,12 +2,14 @@
 
 The experts and the gating of a fixed number of options are improved by two separate problems, each with a trust region.
 Experts follow a quadratic model of the return (MORE) that is fitted to the episodes of all options, weighted by their
-importance. The gating maximises the expected return of the options it chooses, its entropy bounded from below.
+importance; how fast their entropy falls is bounded as in MORE (Abdolmaleki et al., 2015). The gating maximises the
+expected return of the options it chooses, its entropy bounded from below.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.optimize import brentq, minimize
@@ -38,11 +40,20 @@ class LaDiPSConfig(FixedMixtureConfig):
     """Bound on the expected KL divergence of a gating step."""
     gating_entropy: float | None = None
     """Lower bound on the expected entropy of the gating, in nats; default log(components / 2)."""
+    entropy_rate: float | None = 0.99
+    """Share of its distance to the least entropy that an expert keeps in a step (MORE's kappa); None for no bound."""
+    min_entropy: float = -7.0
+    """Least entropy of an expert, relative to the initial search, in nats per parameter (-7: a thousandth as wide)."""
+
+    added: ClassVar[Mapping[str, object]] = {"entropy_rate": None}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("kl_expert", "kl_gating"):
             require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
+        rate = self.entropy_rate
+        require(rate is None or 0 <= rate <= 1, "entropy_rate", "0 to 1, or None for no bound", rate)
+        require(-math.inf < self.min_entropy <= 0, "min_entropy", "a number of at most 0", self.min_entropy)
         if self.gating_entropy is not None and self.gating_entropy > np.log(self.components):
             raise SvslError(
                 f"setting gating_entropy: expected at most log({self.components}) = {np.log(self.components):.3g}, the "
@@ -126,6 +137,7 @@ class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
         half = 0.5 * (space.context_high - space.context_low)
         unit = LinearGaussian.unconditional(space.context_low[None] + half, 0.5 * np.diag(half)[None])
         self._unit = unit  # coordinates of the gating: a quarter of the box is 1
+        self._least_entropy = self.options.experts.entropy[0] + config.min_entropy * len(space.initial_mean)
 
     def update(self) -> Mixture:
         """Makes one step of every expert and of the gating, from the same weighted episodes."""
@@ -137,11 +149,16 @@ class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
         rows, importance = self._share(old.experts.log_prob(contexts, parameters).T - self._log_drawn)
         own, returns = contexts[rows], self.returns[rows]
         model = fit_quadratic(old.experts, own, parameters[rows], returns, importance)
-        experts, _ = gaussian_step(old.experts, model, 0.0, self.config.kl_expert)
+        experts, _ = gaussian_step(old.experts, model, 0.0, self.config.kl_expert, self._entropy_change(old.experts))
         experts = LinearGaussian.build(experts.gain, experts.bias, self.floored(experts.cov))
         units = self._unit.select(np.zeros(len(old), dtype=np.intp))
         values = fit_quadratic(units, own[:, :, :0], own, returns, importance)
         return self._gated(Mixture(old.log_weights, old.contexts, experts), values)
+
+    def _entropy_change(self, experts: LinearGaussian) -> Array | None:
+        """Returns the lower bound `(rate - 1) (H - H_min)` on the change of each expert's entropy, if there is one."""
+        rate = self.config.entropy_rate
+        return None if rate is None else (rate - 1) * np.maximum(experts.entropy - self._least_entropy, 0.0)
 
     def _share(self, log_importance: Array) -> tuple[IntArray, Array]:
         """Returns the most important episodes for each option and their weights: `(K, m)` both.

@@ -26,13 +26,15 @@ class StepInfo:
 
 
 def gaussian_step(
-    old: LinearGaussian, model: Quadratic, entropy_coef: float, kl_bound: float
+    old: LinearGaussian, model: Quadratic, entropy_coef: float, kl_bound: float, entropy_change: Array | None = None
 ) -> tuple[LinearGaussian, StepInfo]:
     """Maximises `E[model] + entropy_coef * H[new]` subject to `KL(new || old) <= kl_bound` for each component.
 
     With the eigenvalues `lam` of the curvature, `a` the mean squared gradient along each eigenvector and the
     multiplier `eta`, the variances along the eigenvectors become `(eta + entropy_coef) / (eta + lam)` and the mean
-    moves by the gradient divided by `eta + lam`. A component whose model is not finite is left unchanged.
+    moves by the gradient divided by `eta + lam`. With `entropy_change (K,)`, also subject to
+    `H[new] - H[old] >= entropy_change`, whose multiplier adds to `entropy_coef`. A component is left unchanged if its
+    model is not finite or if no step satisfies both bounds.
     """
     curvature, slope = model.curvature, model.slope
     ok = np.isfinite(curvature.sum((1, 2)) + slope.sum((1, 2)))
@@ -44,11 +46,12 @@ def gaussian_step(
     gradient_term = np.maximum(np.einsum("kil,kil->ki", gradient, gradient @ model.moment), 0.0)
 
     # plain numbers are faster than arrays for a few eigenvalues
-    problems = zip(lam.tolist(), gradient_term.tolist(), strict=True)
-    solved = [_gaussian_multiplier(values, terms, entropy_coef, kl_bound) for values, terms in problems]
-    eta, kl = np.array(solved).T
+    least = [-math.inf] * len(lam) if entropy_change is None else entropy_change.tolist()
+    problems = zip(lam.tolist(), gradient_term.tolist(), least, strict=True)
+    solved = [_gaussian_multipliers(values, terms, entropy_coef, kl_bound, bound) for values, terms, bound in problems]
+    eta, coef, kl = np.array(solved).T
     stiffness = eta[:, None] + lam
-    spread = (eta[:, None] + entropy_coef) / stiffness
+    spread = (eta + coef)[:, None] / stiffness
     directions = old.chol @ basis
     move = directions @ (gradient / stiffness[:, :, None])
     chol = _triangular(directions * np.sqrt(spread)[:, None, :])
@@ -97,6 +100,60 @@ def categorical_step(log_weights: Array, rewards: Array, entropy_coef: float, kl
     result = np.full_like(log_weights, -np.inf)
     result[active] = solution(eta)
     return result
+
+
+def _gaussian_multipliers(
+    lam: list[float], squared_gradient: list[float], entropy_coef: float, bound: float, entropy_change: float
+) -> tuple[float, float, float]:
+    """Returns the multiplier of one Gaussian step, its entropy coefficient and its divergence.
+
+    The eigenvalues `lam` ascend. The coefficient is the given one, or a larger one if the bound on the change of the
+    entropy binds.
+    """
+    eta, kl = _gaussian_multiplier(lam, squared_gradient, entropy_coef, bound)
+    if entropy_change == -math.inf or not 0.0 <= kl <= bound:
+        return eta, entropy_coef, kl
+    total = eta + entropy_coef
+    if total > 0 and 0.5 * sum(math.log(total / (eta + value)) for value in lam) >= entropy_change:
+        return eta, entropy_coef, kl
+    return _bounded_multipliers(lam, squared_gradient, bound, entropy_change)
+
+
+def _bounded_multipliers(
+    lam: list[float], squared_gradient: list[float], bound: float, entropy_change: float
+) -> tuple[float, float, float]:
+    """The same where the change of the entropy is given.
+
+    It determines the coefficient for every `eta`: `eta + coefficient` is `exp(2 entropy_change / d)` times the
+    geometric mean of `eta + lam`. The divergence still falls monotonically with `eta`, so the same search finds it. It
+    is infinite if nothing was found.
+    """
+    pairs, dim = list(zip(lam, squared_gradient, strict=True)), len(lam)
+    factor = math.exp(2 * entropy_change / dim)
+    least = 0.5 * dim * (factor - 1 - math.log(factor))  # divergence of the change itself, without anything learned
+
+    def total(eta: float) -> float:
+        return factor * math.exp(sum(math.log(eta + value) for value in lam) / dim)
+
+    def divergence(eta: float) -> tuple[float, float]:
+        try:
+            softness = [1 / (eta + value) for value in lam]
+            inverse, spread = sum(softness), total(eta)
+            shifts = [squared * soft * soft for (_, squared), soft in zip(pairs, softness, strict=True)]
+            kl = 0.5 * (spread * inverse - dim - 2 * entropy_change + sum(shifts))
+            slope = 0.5 * spread * (inverse * inverse / dim - sum(soft * soft for soft in softness))
+            return kl, slope - sum(shift * soft for shift, soft in zip(shifts, softness, strict=True))
+        except (ValueError, ZeroDivisionError, OverflowError):
+            return math.inf, math.nan
+
+    floor, middle = max(0.0, -lam[0]), sum(lam) / dim
+    if least < bound:
+        # exact if the multiplier is much larger than the curvature
+        guess = math.sqrt(sum(0.25 * (v - middle) * (v - middle) + 0.5 * p for v, p in pairs) / (bound - least))
+        eta, kl = _smallest_multiplier(divergence, floor, bound, guess, free=lam[0] > 0)
+        if kl <= bound:
+            return eta, total(eta) - eta, kl
+    return 2 * floor + 1, 0.0, math.inf
 
 
 def _gaussian_multiplier(

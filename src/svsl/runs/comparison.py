@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from svsl.errors import SvslError
 from svsl.evaluation.intervals import bootstrap_interval
@@ -39,7 +39,7 @@ class Summary:
 
     seeds: int  # number of seeds that have the metric
     mean: float  # over seeds
-    two_se: float  # two standard errors of the mean
+    half_width: float  # of its 95 % interval by Student's t: right for any number of seeds, if they are about normal
     iqm: float  # interquartile mean: the mean of the middle half
     iqm_low: float  # lower end of its 95 % bootstrap interval
     iqm_high: float  # upper end
@@ -55,7 +55,7 @@ class Curve:
     episodes: Array
     seeds: Array
     mean: Array
-    two_se: Array
+    half_width: Array
     iqm: Array
     iqm_low: Array
     iqm_high: Array
@@ -143,8 +143,8 @@ def summarise(values: Sequence[float | None] | Array) -> Summary:
     mean, iqm = float(array.mean()), float(interquartile_mean(array))
     if len(array) == 1:
         return Summary(1, mean, nan, iqm, nan, nan)
-    two_se = 2 * float(array.std(ddof=1)) / np.sqrt(len(array))
-    return Summary(len(array), mean, float(two_se), iqm, *iqm_interval(array))
+    half_width = special.stdtrit(len(array) - 1, 0.975) * array.std(ddof=1) / np.sqrt(len(array))
+    return Summary(len(array), mean, float(half_width), iqm, *iqm_interval(array))
 
 
 def learning_curve(group: Group, metric: str) -> Curve | None:
@@ -172,8 +172,8 @@ def learning_curve(group: Group, metric: str) -> Curve | None:
     columns = [
         summarise(column if 2 * count >= len(group.runs) else []) for column, count in zip(values.T, seeds, strict=True)
     ]
-    parts = (np.array([getattr(s, name) for s in columns]) for name in ("mean", "two_se", "iqm", "iqm_low", "iqm_high"))
-    return Curve(grid, seeds.astype(np.float64), *parts)
+    names = ("mean", "half_width", "iqm", "iqm_low", "iqm_high")
+    return Curve(grid, seeds.astype(np.float64), *(np.array([getattr(s, name) for s in columns]) for name in names))
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
@@ -209,14 +209,14 @@ def summary_table(
 
 
 def format_summary(summary: Summary) -> tuple[str, str]:
-    """`mean ± two standard errors` and `IQM [interval]`; n/a for what takes more than one seed."""
+    """`mean ± half width of its 95 % interval` and `IQM [interval]`; n/a for what takes more than one seed."""
     if not summary.seeds:
         return "n/a", "n/a"
     mean, iqm = _number(summary.mean), _number(summary.iqm)
     if summary.seeds == 1:
         return f"{mean} ± n/a", f"{iqm} [n/a]"
     interval = f"[{_number(summary.iqm_low)}, {_number(summary.iqm_high)}]"
-    return f"{mean} ± {_number(summary.two_se, 2)}", f"{iqm} {interval}"
+    return f"{mean} ± {_number(summary.half_width, 2)}", f"{iqm} {interval}"
 
 
 def _number(value: float, digits: int = 4) -> str:
@@ -231,7 +231,7 @@ def describe_seeds(group: Group) -> str:
 
 
 def to_markdown(groups: Sequence[Group], table: Table, metrics: Sequence[str]) -> str:
-    """The table as Markdown, one row per group: mean and two standard errors, then IQM and interval."""
+    """The table as Markdown, one row per group: mean ± half width, then IQM and interval."""
     lines = ["| | seeds | " + " | ".join(metrics) + " |", "|---" * (len(metrics) + 2) + "|"]
     for group in groups:
         cells = ["<br>".join(format_summary(table[group.label][metric])) for metric in metrics]
@@ -243,7 +243,7 @@ def to_csv(table: Table) -> str:
     """The table as CSV, one row per group and metric; unknown values are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["group", "metric", "seeds", "mean", "two_standard_errors", "iqm", "iqm_low", "iqm_high"])
+    writer.writerow(["group", "metric", "seeds", "mean", "ci95_half_width", "iqm", "iqm_low", "iqm_high"])
     for label, row in table.items():
         for metric, summary in row.items():
             numbers = [float(value) for value in list(asdict(summary).values())[1:]]

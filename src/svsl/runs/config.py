@@ -113,7 +113,7 @@ class RunConfig:
         if missing:
             raise SvslError(f"{missing[0]} is missing")
         kind = find_learner(data["learner"]).config
-        settings = _new_names(kind, _tuples(data["settings"]))
+        settings = {**kind.added, **_new_names(kind, _tuples(data["settings"]))}
         unknown = set(settings) - {f.name for f in fields(kind)}
         if data["format"] != FORMAT or unknown:
             problem = f"unknown setting {min(unknown)}" if unknown else f"unknown format {data['format']}"

@@ -43,6 +43,8 @@ def evaluate_source(
         SvslError: If nothing is trained yet, or the library does not fit its task.
     """
     run = source.run
+    if run is not None:
+        run.require_files()
     if run is not None and run.config.step_based:
         report(0.0, "episodes of the policy")
         return _evaluate_policy(run, contexts, workers, seed)
@@ -114,9 +116,11 @@ def stored_evaluation(
 ) -> Evaluation | None:
     """Returns the evaluation in the run folder; evaluates the run if it is missing or outdated.
 
-    It is stored together with the hash of the library or checkpoint it belongs to and the names of the metrics. Returns
-    None for a run without a trained component.
+    It is stored together with the hash of the library or checkpoint it belongs to and the names of the metrics. If
+    only the numbers of the run are left, the stored one is returned. None for a run without a trained component.
     """
+    if run.record is not None:
+        return _read(run.evaluation_path)
     learned = run.product_path if run.finished else run.checkpoint_path
     if not learned.exists():
         return None
@@ -137,9 +141,10 @@ def stored_evaluation(
     return evaluation
 
 
-def _read(path: Path, made_for: Mapping[str, object]) -> Evaluation | None:
+def _read(path: Path, made_for: Mapping[str, object] | None = None) -> Evaluation | None:
+    """Returns the evaluation in a file; None if there is none, or if it was made for something else than expected."""
     try:
         stored = json.loads(path.read_text())
-        return Evaluation.from_json(stored["evaluation"]) if stored["made_for"] == made_for else None
+        return Evaluation.from_json(stored["evaluation"]) if made_for in (None, stored["made_for"]) else None
     except (OSError, ValueError, KeyError, TypeError):  # missing, or not written by us
         return None

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +25,20 @@ from svsl.tasks.base import Task
 MetricsRow = dict[str, Any]  # names to numbers, None for a number that is not finite
 
 
+@dataclass(frozen=True)
+class Record:
+    """How the numbers of a run were made, in a folder that has its configuration, metrics and evaluation only."""
+
+    svsl: str  # version that trained the run
+    commit: str  # of its sources, or "unknown"
+    episodes: int  # run so far
+    finished: bool
+
+    def to_json(self) -> str:
+        """Returns the content of `record.json`."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+
 class Run:
     """A run on disk.
 
@@ -36,14 +51,18 @@ class Run:
         product_path: The library, or the policy of a step-based learner. Written last: the run is finished.
         base_path: The library that the run extends, if it does.
         evaluation_path: Evaluation of the product.
+        record: How the run was made, if only its numbers are here, as in `docs/results/data`.
+        record_path: The file that says so.
         log_path: Output of a worker process that trains the run.
         figures: Folder of figures.
         tensorboard: Folder of TensorBoard events.
         choice: What the user says about the task.
     """
 
-    def __init__(self, folder: Path, config: RunConfig, choice: TaskChoice | None = None) -> None:
-        self.folder, self.config, self.choice = folder, config, choice or TaskChoice()
+    def __init__(
+        self, folder: Path, config: RunConfig, choice: TaskChoice | None = None, record: Record | None = None
+    ) -> None:
+        self.folder, self.config, self.choice, self.record = folder, config, choice or TaskChoice(), record
         self.metrics_path = folder / "metrics.jsonl"
         self.checkpoint_path = folder / "checkpoint.safetensors"
         self.previous_path = folder / "checkpoint.previous.safetensors"
@@ -51,6 +70,7 @@ class Run:
         self.product_path = folder / f"{config.product}.safetensors"
         self.base_path = folder / "base.safetensors"
         self.evaluation_path = folder / "evaluation.json"
+        self.record_path = folder / "record.json"
         self.log_path = folder / "log.txt"
         self.figures, self.tensorboard = folder / "figures", folder / "tensorboard"
         self._progress_path = folder / ".progress.json"
@@ -102,9 +122,15 @@ class Run:
         if not path.is_file():
             raise SvslError(f"{folder} is not a run folder (it has no {path.name}); svsl train creates one")
         try:
-            return cls(folder, RunConfig.from_json(path.read_text()), choice)
+            run = cls(folder, RunConfig.from_json(path.read_text()), choice)
         except (ValueError, TypeError) as error:
             raise SvslError(f"{path}: not a readable configuration ({error})") from None
+        if run.record_path.exists():
+            try:
+                run.record = Record(**json.loads(run.record_path.read_text()))
+            except (ValueError, TypeError) as error:
+                raise SvslError(f"{run.record_path}: not a readable record ({error})") from None
+        return run
 
     @property
     def has_checkpoint(self) -> bool:
@@ -113,8 +139,16 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether training is over and its product is written."""
-        return self.product_path.exists()
+        """Whether training is over: its product is written, or the record of its numbers says so."""
+        return self.product_path.exists() if self.record is None else self.record.finished
+
+    def require_files(self) -> None:
+        """Rejects a folder that holds only the numbers of a run, where its checkpoint or product is needed."""
+        if self.record is not None:
+            raise SvslError(
+                f"{self.folder} holds the numbers of a run, not what it learned ({self.record_path.name} says how they "
+                "were made); svsl train and svsl reproduce train it again"
+            )
 
     def lock(self, wait_s: float = 0.0) -> contextlib.AbstractContextManager[None]:
         """Locks the folder against other processes that train in it."""
@@ -135,6 +169,7 @@ class Run:
 
     def make_training(self, task: Task, workers: int | None = None) -> Training:
         """Creates the run's learner on its task, at the start."""
+        self.require_files()
         return self.config.make_training(task, self.load_base(), workers)
 
     def restore(self, training: Training) -> dict[str, Any] | None:
@@ -208,6 +243,7 @@ class Run:
 
     def load_library(self) -> SkillLibrary:
         """Returns the finished library, or that of the checkpoint of an unfinished run."""
+        self.require_files()
         if self.config.step_based:
             raise SvslError(
                 f"{self.folder} holds a {self.config.product} of {self.config.learner}, not a skill library"
@@ -276,7 +312,7 @@ class Run:
             (self.folder / f"{product}.safetensors").unlink(missing_ok=True)
         for path in (
             self.checkpoint_path, self.previous_path, self.metrics_path, self.base_path,
-            self.evaluation_path, self.log_path, self._progress_path,
+            self.evaluation_path, self.record_path, self.log_path, self._progress_path,
         ):  # fmt: skip
             path.unlink(missing_ok=True)
         for folder in (self.figures, self.tensorboard):

@@ -63,7 +63,7 @@ def main(options: Options) -> None:
     for group in groups:
         cells = {metric: "\n".join(comparison.format_summary(s)) for metric, s in table[group.label].items()}
         columns[f"{group.label}\n{comparison.describe_seeds(group)}"] = cells
-    print_columns("mean ± two standard errors, interquartile mean [95 % bootstrap interval]", columns)
+    print_columns("mean ± 95 % interval (Student's t), interquartile mean [95 % bootstrap interval]", columns)
     if options.csv is not None:
         print(f"table    {options.csv}")
     print(f"figure   {figure}" if figure else "no figure: no run has been tested yet")

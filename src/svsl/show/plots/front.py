@@ -38,15 +38,18 @@ def plot_front(points: Sequence[FrontPoint], x: Sequence[tuple[str, str]], y: tu
 
 
 def draw_front(axes: Axes, points: Sequence[FrontPoint], x: str, y: str) -> None:
-    """Draws the points of each series, joined in their order."""
+    """Draws the points of each series, joined in their order; a setting of which no run has a metric is left out."""
+    known = [point for point in points if all(np.isfinite(point.numbers[name]).any() for name in (x, y))]
     for number, series in enumerate(dict.fromkeys(point.series for point in points)):
-        members = [point for point in points if point.series == series]
+        members = [point for point in known if point.series == series]
         color, marker = _COLORS[number % len(_COLORS)], _MARKERS[number % len(_MARKERS)]
         for point in members:
             axes.plot(point.numbers[x], point.numbers[y], ".", ms=4, color=color, alpha=0.5)
-        means = np.array([[np.nanmean(point.numbers[name]) for name in (x, y)] for point in members])
+        means = np.array([[np.nanmean(point.numbers[name]) for name in (x, y)] for point in members]).reshape(-1, 2)
         axes.plot(*means.T, "-", marker=marker, ms=6, lw=1.2, color=color, label=series)
         for point, mean in zip(members, means, strict=True):
-            axes.annotate(point.label, mean, xytext=(5, 5), textcoords="offset points", fontsize=8, color=color)
+            axes.annotate(
+                point.label, (mean[0], mean[1]), xytext=(5, 5), textcoords="offset points", fontsize=8, color=color
+            )
     axes.set_ylim(-0.02, 1.02)
     axes.grid(alpha=0.3)

@@ -15,6 +15,7 @@ from svsl.show.plots.style import HUES, component_color, save_figure
 
 _EPISODES = "episodes_simulated"
 _WORST = 0.15  # share of a curve's tests that may be outside the picture
+_DRAWN = {"return_mean": "return_sampled"}  # drawn beside a metric: the same with drawn parameters
 _FAR_APART = 5  # budgets that differ by more are drawn on a logarithmic axis
 
 
@@ -108,30 +109,40 @@ def _parts(groups: Sequence[Group], option: str) -> dict[str, list[Group]]:
 
 
 def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool) -> None:
-    """Draws one curve per group: mean and two standard errors; if robust, interquartile mean and bootstrap interval."""
-    tops, floors, ends = [], [], []
+    """Draws one curve per group: mean and its 95 % interval; if robust, interquartile mean and bootstrap interval.
+
+    Beside the return of component means, a thin dashed line shows that of drawn parameters.
+    """
+    tops, floors, ends, dashed = [], [], [], False
     curves = [learning_curve(group, metric) for group in groups]
     unit, label = episodes_axis(max((curve.episodes[-1] for curve in curves if curve), default=0.0))
     for index, (group, curve) in enumerate(zip(groups, curves, strict=True)):
         if curve is None:
             continue
-        middle, low, high = curve.mean, curve.mean - curve.two_se, curve.mean + curve.two_se
+        middle, low, high = curve.mean, curve.mean - curve.half_width, curve.mean + curve.half_width
         if robust:
             middle, low, high = curve.iqm, curve.iqm_low, curve.iqm_high
         x, color, name = curve.episodes / unit, component_color(2 * index), f"{group.label} ({len(group.runs)})"
         axes.plot(x, middle, color=color, lw=1.6, marker=".", markevery=[-1], label=name)
         axes.fill_between(x, low, high, color=color, alpha=0.22, lw=0)
         ends.append(curve.episodes[-1])
-        tops.append(np.nanmax(middle))
-        floors.append(min(np.nanquantile(middle, 0.15), middle[np.isfinite(middle)][-1]))
+        shown = [middle]
+        drawn = learning_curve(group, _DRAWN[metric]) if metric in _DRAWN else None
+        if drawn is not None:
+            shown.append(drawn.iqm if robust else drawn.mean)
+            axes.plot(drawn.episodes / unit, shown[-1], color=color, lw=0.9, ls="--", marker=".", ms=3, markevery=[-1])
+            dashed = True
+        tops += [np.nanmax(line) for line in shown]
+        floors += [min(np.nanquantile(line, 0.15), line[np.isfinite(line)][-1]) for line in shown]
     if tops:  # without the first components' returns, which would flatten everything that follows
         span = max(tops) - min(floors)
         axes.set_ylim(min(floors) - 0.1 * span - 1e-9, max(tops) + 0.15 * span + 1e-9)
         if max(ends) > _FAR_APART * min(ends):
             axes.set_xscale("log")
             axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.legend(fontsize=8, title="seeds in brackets", title_fontsize=7)
-    axes.set_title("interquartile mean, 95 % bootstrap" if robust else "mean, two standard errors", fontsize=10)
+        title = "seeds in brackets" + ("; dashed: drawn parameters" if dashed else "")
+        axes.legend(fontsize=8, title=title, title_fontsize=7)
+    axes.set_title("interquartile mean, 95 % bootstrap" if robust else "mean, 95 % interval (Student's t)", fontsize=10)
     axes.set_xlabel(label)
     axes.set_ylabel(metric.replace("_", " "))
     axes.grid(alpha=0.3)

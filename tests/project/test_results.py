@@ -1,0 +1,226 @@
+"""The results pages are what the data say, and the tool that fills both works."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import results
+from pages import ROOT
+from results_data import collect, data_of, describe_missing, missing
+from results_pages import SENTENCE, disagreements, make
+from svsl import SvslError
+from svsl.cli import main
+from svsl.experiments.catalogue import EXPERIMENTS, Arm, Experiment, arm_config
+from svsl.runs.comparison import run_numbers, summarise
+from svsl.runs.folder import Record, Run
+from svsl.runs.training import Trainer
+
+DATA_FILES = {"config.json", "metrics.jsonl", "evaluation.json", "record.json"}
+TINY = {"components": 2, "iterations": 12, "finetune_every": 4, "weight_iterations": 3}
+OURS, THEIRS = (
+    Arm("ours", "toys:Bimodal", "svsl", settings=TINY),
+    Arm("theirs", "toys:Bimodal", "hireps", settings={"components": 3, "iterations": 4, "batch": 200}),
+)
+TOY = Experiment("Toys", (OURS, THEIRS), 2, (), ("front", "learning"), ("return_mean",))
+PAGE = """# Toys
+
+<!-- results: table toy success_rate return_mean episodes -->
+<!-- end of results -->
+
+Words.
+
+<!-- results: figure toy learning -->
+<!-- end of results -->
+
+<!-- results: figure toy front -->
+<!-- end of results -->
+"""
+
+
+def test_the_pages_are_what_the_data_say() -> None:
+    assert disagreements(ROOT / "docs") == [], "run `make results`"
+
+
+def test_the_data_are_small_and_belong_to_experiments() -> None:
+    folder = ROOT / "docs" / "results" / "data"
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        name, run, file = path.relative_to(folder).parts
+        assert file in DATA_FILES, path
+        assert path.stat().st_size < 300_000, path
+        assert run.rpartition("-seed")[0] in {arm.label for arm in EXPERIMENTS[name].arms}, path
+        assert Run.open(path.parent).record is not None, path
+
+
+@pytest.fixture
+def docs(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A page about a toy experiment, without data."""
+    monkeypatch.setitem(EXPERIMENTS, "toy", TOY)
+    Path("docs").mkdir()
+    Path("docs/toys.md").write_text(PAGE)
+    return Path("docs")
+
+
+def train(arm: Arm, seed: int, folder: str, until: float = np.inf) -> Run:
+    """Trains a run of the toy experiment, to its end or until it has this many tests."""
+    run = Run.create(Path(folder), replace(arm_config(arm), seed=seed))
+    Trainer(run).train(lambda status: None, lambda: len(run.read_metrics()) >= until)
+    return run
+
+
+def fill(docs: Path) -> None:
+    """Collects three of the four runs, trained in this process."""
+    for arm, seed in ((OURS, 0), (OURS, 1), (THEIRS, 0)):
+        train(arm, seed, f"runs/{arm.label}-{seed}")
+    collect(Path("runs"), "toy", "abc", docs)
+
+
+def test_pages_follow_the_data_and_nothing_else_passes(docs: Path) -> None:
+    fill(docs)
+    assert len(disagreements(docs)) == 5, "an empty table; two figures without link and file"
+    page, front = docs / "toys.md", docs / "figures" / "results-toy-front.png"
+    assert make(docs) == [docs / "figures" / "results-toy-learning.png", front, page]
+    assert disagreements(docs) == []
+    text, picture = page.read_text(), front.read_bytes()
+    ours, theirs = (line.split(" | ") for line in text.splitlines() if line.startswith(("| ours", "| theirs")))
+    returns = summarise([run_numbers(run)["return_mean"] for run in data_of("toy", docs).runs(OURS)])
+    assert ours[1:3] == ["2", "2 ± 0"]
+    assert ours[4] == f"{returns.mean:.4g} ± {returns.half_width:.2g}"
+    assert (theirs[1], theirs[-1]) == ("1", "0.1.0 (abc) |")
+    assert "±" not in "".join(theirs), "one seed has no interval"
+    assert SENTENCE in text
+    assert "Words." in text
+
+    assert make(docs) == [], "the same bytes again"
+    page.write_text(text.replace("| ours | 2 |", "| ours | 3 |"))
+    words = "table toy success_rate return_mean episodes"
+    assert disagreements(docs) == [f"toys.md: {words}: the page is not what the data say"]
+    page.write_text(text)
+    shutil.copy(docs / "figures" / "results-toy-learning.png", front)
+    assert disagreements(docs) == ["toys.md: figure toy front: results-toy-front.png is of other data"]
+    front.write_bytes(picture)
+    stored = docs / "results" / "data" / "toy" / "ours-seed1" / "evaluation.json"
+    content = json.loads(stored.read_text())
+    content["evaluation"]["return_mean"] -= 1.0
+    stored.write_text(json.dumps(content))
+    assert len(disagreements(docs)) == 3, "the table and both figures"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("toy learning", "toy postures"), "expected table EXPERIMENT METRIC ... or figure EXPERIMENT {learning,"),
+        (("table toy success_rate", "table toy speed"), "unknown metric 'speed'"),
+        (("figure toy learning", "figure ablation learning"), "no data of ablation"),
+        (("figure toy learning", "figure golf learning"), "unknown experiment 'golf'"),
+        (("<!-- end of results -->\n\nWords.", "Words."), "every results block must end with"),
+    ],
+)
+def test_a_wrong_block_is_explained(change: tuple[str, str], message: str, docs: Path) -> None:
+    train(OURS, 0, "runs/ours-0")
+    collect(Path("runs"), "toy", None, docs)
+    Path("docs/toys.md").write_text(PAGE.replace(*change))
+    with pytest.raises(SvslError, match=message.replace("{", r"\{")):
+        make(docs)
+
+
+def test_what_is_missing_is_trained_and_collected(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(OURS, 1, "elsewhere/a")
+    assert results.main(["collect", "elsewhere", "--experiment", "toy", "--docs", "docs"]) == 0
+    assert capsys.readouterr().out.startswith("a: collected as ours-seed1, finished, ")
+    assert [(m.arm.label, m.seed, m.done) for m in missing("toy", docs)] == [
+        ("ours", 0, 0), ("theirs", 0, 0), ("theirs", 1, 0)
+    ]  # fmt: skip
+    assert describe_missing(missing("toy", docs))[1] == "    theirs: seeds 0-1: 0 of 800 episodes"
+    assert results.main(["missing", "--start", "toy", "--workers", "2", "--docs", "docs"]) == 0
+    assert missing("toy", docs) == []
+    assert not Path("runs/toy/ours-seed1/metrics.jsonl").exists(), "the data have it"
+    commits = [run.record.commit for run in data_of("toy", docs).runs(OURS) if run.record]
+    assert commits == [results.current_commit(), "unknown"]
+    for arm in TOY.arms:
+        for run in data_of("toy", docs).runs(arm):
+            assert {path.name for path in run.folder.iterdir()} == DATA_FILES
+    capsys.readouterr()
+    assert results.main(["collect", "runs/toy", "--docs", "docs"]) == 0
+    assert "ours-seed1: left out, no test yet" in capsys.readouterr().out
+    assert commits == [run.record.commit for run in data_of("toy", docs).runs(OURS) if run.record], "kept"
+
+
+def test_the_data_keep_the_longest_run(docs: Path) -> None:
+    short, long = (train(OURS, 0, f"{tests}/run", until=tests) for tests in (1, 2))
+    assert not short.finished
+    assert not long.finished
+    for folder, words in (("2", "collected as ours-seed0, unfinished"), ("1", "left out, the data have more of it")):
+        (line,) = collect(Path(folder), "toy", None, docs)
+        assert words in line
+    (first, *_) = missing("toy", docs)
+    (run,) = data_of("toy", docs).runs(OURS)
+    assert run.record == Record("0.1.0", "unknown", first.done, False)
+    assert 0 < first.done < first.planned
+    (group,) = data_of("toy", docs).groups
+    assert not group.runs[0].finished
+    train(OURS, 1, "whole/run")
+    collect(Path("whole"), "toy", None, docs)
+    assert [run.config.seed for run in data_of("toy", docs).groups[0].runs] == [1], "finished runs only, if any"
+    train(OURS, 0, "rest/run")
+    collect(Path("rest"), "toy", None, docs)
+    assert [run.config.seed for run in data_of("toy", docs).groups[0].runs] == [0, 1]
+
+
+def test_runs_with_other_settings_do_not_belong(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(OURS, 0, "runs/first")
+    other = replace(OURS, settings=TINY | {"alpha": 0.5})
+    train(other, 0, "runs/second")
+    lines = collect(Path("runs"), "toy", None, docs)
+    assert "collected as ours-seed0" in lines[0]
+    assert lines[1] == "second: left out, it is no ours of toy (settings.alpha 0.5 instead of 0.001)"
+    (docs / "toys.md").write_text(PAGE.partition("Words")[0])
+    make(docs)
+    monkeypatch.setitem(EXPERIMENTS, "toy", replace(TOY, arms=(other, THEIRS)))
+    assert missing("toy", docs)[0].other_settings
+    assert "(the data have other settings)" in describe_missing(missing("toy", docs))[0]
+    assert len(disagreements(docs)) == 1
+    make(docs)
+    assert "0.1.0 (commit unknown), settings changed since |" in (docs / "toys.md").read_text()
+    assert "collected" in collect(Path("runs"), "toy", None, docs)[1], "replaces it"
+    assert not missing("toy", docs)[0].other_settings
+
+
+def test_the_numbers_of_a_run_can_be_compared_but_not_used(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(OURS, 0, "runs/ours")
+    half = train(OURS, 1, "runs/half", until=1)
+    original = run_numbers(Run.open(Path("runs/ours")))
+    collect(Path("runs"), "toy", None, docs)
+    finished, unfinished = data_of("toy", docs).runs(OURS)
+    assert run_numbers(finished) == original
+    assert np.isfinite(run_numbers(unfinished)["return_mean"] or np.nan)
+    before = {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()}
+    assert main(["compare", str(finished.folder), str(unfinished.folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["groups"][0]["unfinished"] == 1
+    for args in (
+        ["resume", str(unfinished.folder)],
+        ["eval", str(finished.folder)],
+        ["plot", str(unfinished.folder), str(finished.folder)],
+    ):
+        assert main(args) == 2
+        assert "holds the numbers of a run, not what it learned" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()} == before
+    assert half.record is None
+
+
+def test_mistakes_get_one_line(docs: Path) -> None:
+    Path("empty").mkdir()
+    for args, message in (
+        ([], "expected one of collect, missing, make"),
+        (["collect", "nowhere"], "nowhere is not a folder"),
+        (["collect", "empty"], "say what its runs belong to with --experiment NAME"),
+        (["missing", "--start", "golf"], "unknown experiment 'golf'"),
+        (["missing", "--workers", "0"], "workers: expected at least 1, got 0"),
+    ):
+        with pytest.raises(SvslError, match=message):
+            results.main(args)
