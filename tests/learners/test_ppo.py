@@ -210,6 +210,8 @@ def test_train_eval_and_plot_from_the_command_line(capsys: pytest.CaptureFixture
     assert (first["task"], first["learner"], first["finished"], first["episodes"]) == ("reacher5", "ppo", True, 7)
     assert set(first) >= {"return_mean", "return_sampled", "success_rate", "episodes_simulated", "wall_s"}
     assert first["return_sampled"] < first["return_mean"] < 0
+    low, high = first["intervals"]["return_mean"]
+    assert low < first["return_mean"] < high
     assert main(["plot", "run"]) == 0
     assert main(["resume", "run"]) == 0
     assert main([*common, *flags]) == 2, "a finished run is not replaced"

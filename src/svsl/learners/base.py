@@ -254,6 +254,6 @@ class PolicyTraining(Training, Protocol):
         """Restores the policy that a finished training saved."""
         ...
 
-    def evaluate(self, contexts: int) -> dict[str, float]:
-        """Evaluates the current policy on this many contexts, the same ones every time."""
+    def evaluate(self, contexts: int) -> dict[str, Array]:
+        """Evaluates the current policy on this many contexts, the same ones every time: a value each, by metric."""
         ...

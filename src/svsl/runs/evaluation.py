@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from svsl.errors import SvslError
-from svsl.evaluation.intervals import summarise_trial
+from svsl.evaluation.intervals import summarise_contexts, summarise_trial
 from svsl.evaluation.metrics import METRICS, Report, diagnostics, no_report, run_trial
 from svsl.evaluation.result import Evaluation
 from svsl.learners.base import PolicyTraining
@@ -92,6 +92,7 @@ def _evaluate_policy(run: Run, contexts: int, workers: int | None, seed: int | N
         training.load(run.product_path)
     elif run.restore(training) is None:
         raise SvslError(f"{run.folder} has no trained policy yet; svsl resume {run.folder} continues it")
+    metrics, intervals = summarise_contexts(training.evaluate(contexts))
     return Evaluation(
         task=config.task,
         learner=config.learner,
@@ -102,8 +103,8 @@ def _evaluate_policy(run: Run, contexts: int, workers: int | None, seed: int | N
         episodes=training.episodes,
         episodes_simulated=training.episodes,
         wall_s=rows[-1]["wall_s"] if rows else None,
-        metrics=training.evaluate(contexts),
-        intervals={},
+        metrics=metrics,
+        intervals=intervals,
     )
 
 

@@ -112,11 +112,12 @@ class PPOTraining:
 
     def measure(self, contexts: int) -> dict[str, float]:
         """Tests the policy on new contexts."""
+        rng = stream(self.seed, TEST_STREAM, self.rollout)
         return {
             "episodes": self.episodes,
             "episodes_simulated": self.episodes,
             "milestone": self.rollout,
-            **self._measured(contexts, stream(self.seed, TEST_STREAM, self.rollout)),
+            **{name: float(v.mean()) for name, v in self._measured(contexts, rng).items()},
             "recent_return": self.recent_return,
             "action_std": float(torch.exp(self.model.policy.log_std.detach()).mean()),
         }
@@ -173,7 +174,7 @@ class PPOTraining:
             raise SvslError(f"{path} does not fit the settings of its run ({error!r})") from None
         self.rollout = self.rollouts
 
-    def evaluate(self, contexts: int) -> dict[str, float]:
+    def evaluate(self, contexts: int) -> dict[str, Array]:
         """Evaluates the current policy on the contexts of `svsl eval`."""
         torch.manual_seed(_torch_seed(self.seed, 0))
         return self._measured(contexts, stream(self.seed, EVAL_STREAM))
@@ -183,16 +184,16 @@ class PPOTraining:
         normalised = self.normaliser.normalize_obs(observations)
         return np.asarray(self.model.policy.predict(normalised, deterministic=deterministic)[0], dtype=np.float64)
 
-    def _measured(self, contexts: int, rng: np.random.Generator) -> dict[str, float]:
+    def _measured(self, contexts: int, rng: np.random.Generator) -> dict[str, Array]:
         """Plays one episode per context with the mean actions, then one with sampled actions."""
         goals, arms = uniform_contexts(self.task, contexts, rng), step_form(self.task, contexts, self.workers)
 
-        def play(deterministic: bool) -> tuple[float, float]:
+        def play(deterministic: bool) -> tuple[Array, Array]:
             arms.begin(slice(None), goals)
             returns = np.zeros(contexts)
             for _ in range(STEPS):
                 returns += arms.step(self.act(arms.observe(), deterministic))[0]
-            return float(returns.mean()), float(arms.success().mean())
+            return returns, arms.success().astype(np.float64)
 
         with _one_torch_thread():
             numbers = *play(deterministic=True), *play(deterministic=False)
