@@ -11,7 +11,7 @@ from matplotlib.patches import Ellipse
 from matplotlib.text import Annotation
 
 from helpers import small_library
-from svsl import SkillLibrary, SvslError
+from svsl import SkillLibrary, SvslError, make_task
 from svsl.cli import main
 from svsl.model.gaussians import LinearGaussian
 from svsl.model.mixture import Mixture
@@ -113,12 +113,13 @@ def moments(figure: Figure) -> list[float]:
 def test_without_a_release_snapshots_are_spread_over_the_motion_and_there_is_no_ball() -> None:
     parameters = np.random.default_rng(0).normal(0, 0.5, (2, 9))
     library = small_library("swing:Swing", np.array([[0.0, 1.0], [0.5, 2.0]]), 0.5, parameters)
+    task = make_task("swing:Swing")
     try:
-        figure = snapshots_figure(library, task_of(library))
+        figure = snapshots_figure(library, task)
     except SvslError as error:
         pytest.skip(str(error))
     np.testing.assert_allclose(moments(figure), np.linspace(0, 0.39, 5), atol=0.006)
-    drawn = [path.name for path in plot_library(library, Path("figures"))]
+    drawn = [path.name for path in plot_library(library, Path("figures"), task)]
     assert drawn == ["contexts.png", "success.png", "snapshots.png"]
 
 

@@ -67,7 +67,7 @@ class Served:
 
 def serve(library: SkillLibrary) -> Served:
     library.save("library.safetensors")
-    command = [sys.executable, "-m", "svsl", "view", "library.safetensors", "--port", "0"]
+    command = [sys.executable, "-m", "svsl", "view", "library.safetensors", "--port", "0", "--trust-task"]
     return Served(library, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 
@@ -301,7 +301,7 @@ def test_mistakes_get_one_line(case: str, capsys: pytest.CaptureFixture[str]) ->
     library.save("library.safetensors")
     SkillLibrary(library.mixture, library.context_low, library.context_high).save(Path("no-task.safetensors"))
     args, message = WRONG[case]
-    assert main(["view", *args]) == 2
+    assert main(["view", *args, "--trust-task"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err

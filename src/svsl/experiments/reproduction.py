@@ -126,7 +126,8 @@ class Reproduction:
 
     def program(self, job: Job, cores: int) -> Program:
         """Returns the worker of a job as a program for a backend."""
-        args = (str(job.run.folder.absolute()), str(cores), str(self.contexts), str(self.checkpoint_s))
+        run = job.run
+        args = (str(run.folder.absolute()), run.config.task, str(cores), str(self.contexts), str(self.checkpoint_s))
         return Program("svsl.experiments.worker", args, job.log.absolute(), cores)
 
 

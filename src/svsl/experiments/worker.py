@@ -10,6 +10,7 @@ from svsl.errors import SvslError, complain
 from svsl.runs.evaluation import stored_evaluation
 from svsl.runs.folder import Run
 from svsl.runs.training import Status, Trainer, stop_on_signals
+from svsl.runs.trust import TaskChoice
 
 _LOCK_WAIT_S = 60.0
 
@@ -17,11 +18,11 @@ _LOCK_WAIT_S = 60.0
 def main(args: Sequence[str], stop: Callable[[], bool] | None = None) -> int:
     """Trains and evaluates one run; returns 0 if it is finished, `STOPPED`, or 1 after an error message.
 
-    `args` are the run folder, the threads of a simulated task, the contexts of the evaluation, and the seconds between
-    checkpoints. Without `stop`, the worker stops on SIGTERM or when its parent process has ended.
+    `args` are the run folder, its task, the threads of a simulated task, the contexts of the evaluation, and the
+    seconds between checkpoints. Without `stop`, the worker stops on SIGTERM or when its parent process has ended.
     """
-    folder, threads, contexts, checkpoint_s = args
-    run_args = Path(folder), int(threads), int(contexts), float(checkpoint_s)
+    folder, task, threads, contexts, checkpoint_s = args
+    run_args = Path(folder), task, int(threads), int(contexts), float(checkpoint_s)
     try:
         if stop is not None:
             return 0 if train_and_evaluate(*run_args, stop) else STOPPED
@@ -38,10 +39,10 @@ def main(args: Sequence[str], stop: Callable[[], bool] | None = None) -> int:
 
 
 def train_and_evaluate(
-    folder: Path, threads: int, contexts: int, checkpoint_s: float, stop: Callable[[], bool]
+    folder: Path, task_name: str, threads: int, contexts: int, checkpoint_s: float, stop: Callable[[], bool]
 ) -> bool:
     """Trains a run from its last checkpoint and evaluates it; returns False if it was stopped before its end."""
-    run, task = Run.open(folder), None
+    run, task = Run.open(folder, TaskChoice(task_name)), None  # the experiment names the task, not the folder
     if not run.finished:
         with run.lock(_LOCK_WAIT_S):  # a worker on a lost machine may still be about to end
             pass

@@ -35,12 +35,12 @@ class Options(TaskFlags):
 
 def main(options: Options) -> None:
     """Serves the page until Ctrl-C."""
-    source = open_source(options.source, options.choice)
-    library = source.library
-    source.make_task()  # report a mistake before serving anything
     for package in ("viser", "mjviser"):
         if find_spec(package) is None:
             raise SvslError(f"svsl view needs {package}: pip install 'svsl[viewer]'")
+    source = open_source(options.source, options.choice)
+    library = source.library
+    source.make_task()  # report a mistake before serving anything
     from svsl.show.viewer.page import Page
 
     with stop_on_signals() as stop, closing(Page(library, source.make_task, options.host, options.port)) as page:
