@@ -57,8 +57,8 @@ def train(
         **settings: Settings of the learner, such as `components=10`; the others are the preset's.
 
     Raises:
-        SvslError: If the task, the learner and the settings do not fit together, `out` holds another run, the task or a
-            callback fails, or a callback stops before the first component is trained.
+        SvslError: If an argument is wrong, `out` holds another run, the task or a callback fails, or a callback stops
+            training before the first component is trained.
     """
     followers = checked_callbacks(callbacks)
     if out is not None and not isinstance(out, str | Path):
@@ -70,10 +70,7 @@ def train(
     with ExitStack() as stack:
         folder = Path(out or stack.enter_context(tempfile.TemporaryDirectory()))
         if Run.config_path(folder).exists():
-            run = Run.open(folder, TaskChoice(trust=True))  # it must have the configuration given here
-            differences = run.config.differences(config)
-            if differences:
-                raise SvslError(f"{folder} holds another run ({'; '.join(differences)}); choose another folder")
+            run = _same_run(folder, config)
             if run.finished:
                 return run.load_library()
         else:
@@ -88,12 +85,7 @@ def train(
         display = stack.enter_context(ProgressDisplay(f"{config.task} seed {seed}", quiet=not progress))
         if trainer.train(display, stop):
             return run.load_library()
-        if not trainer.callbacks.stopping:
-            raise KeyboardInterrupt
-        library = trainer.library()
-        if library is None:
-            raise SvslError("a callback stopped training before the first component was trained: there is no library")
-        return library
+        return _library_so_far(trainer)
 
 
 def make_learner(
@@ -134,6 +126,25 @@ def make_learner(
         metadata |= {"task": config.task, "task_options": options, "config": config.to_json()}
     plain = make_plain_learner(learner, config.settings, space, stream(config.seed, LEARNER_STREAM))
     return AskTell(plain, space, metadata)
+
+
+def _same_run(folder: Path, config: RunConfig) -> Run:
+    """Opens a run folder, which must hold a run of this configuration."""
+    run = Run.open(folder, TaskChoice(trust=True))  # it must have the configuration given here
+    differences = run.config.differences(config)
+    if differences:
+        raise SvslError(f"{folder} holds another run ({'; '.join(differences)}); choose another folder")
+    return run
+
+
+def _library_so_far(trainer: Trainer) -> SkillLibrary:
+    """Returns the library of a training that a callback stopped."""
+    if not trainer.callbacks.stopping:
+        raise KeyboardInterrupt
+    library = trainer.library()
+    if library is None:
+        raise SvslError("a callback stopped training before the first component was trained: there is no library")
+    return library
 
 
 def _require_library(config: RunConfig) -> None:

@@ -1,6 +1,7 @@
 """The scheduling loop, on a backend that only pretends."""
 
-from collections.abc import Hashable, Sequence
+import io
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import pytest
 from svsl.backends.base import BACKENDS, Backend, Ending, Program, open_backend
 from svsl.backends.local import LocalBackend, ending
 from svsl.experiments.catalogue import Arm, Experiment
+from svsl.experiments.progress import ReproductionDisplay
 from svsl.experiments.reproduction import Reproduction
 from svsl.experiments.runner import schedule
+from svsl.experiments.worker import train_and_evaluate
+from svsl.runs.folder import Run
 
 TINY = {"components": 1, "iterations": 2}
 EXPERIMENT = Experiment("Four", (Arm("a", "toys:Unimodal", "svsl", settings=TINY),), 4, (), (), ())
@@ -101,3 +105,28 @@ def test_exit_codes_say_how_a_process_ended() -> None:
     assert ending(-9) == Ending("killed", "SIGKILL")
     assert isinstance(open_backend("local", Path()), LocalBackend)
     assert set(BACKENDS) == {"local", "ray"}
+
+
+def test_the_evaluation_of_a_worker_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    reproduction, seen = Reproduction("four", EXPERIMENT, Path("out"), 1, 1.0), list[float | None]()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with reproduction.open():
+        (job,) = reproduction.jobs
+        real = Run.write_progress
+
+        def write(run: Run, progress: Mapping[str, float]) -> None:
+            real(run, progress)
+            job.refresh()
+            seen.append(job.evaluated)
+
+        monkeypatch.setattr(Run, "write_progress", write)
+        assert train_and_evaluate(job.run.folder, 0, 50, 10.0, lambda: False)
+        trained, evaluated = seen.count(None), [share for share in seen if share is not None]
+        assert trained > 0
+        assert (evaluated[0], evaluated[-1]) == (0.0, 1.0)
+        assert evaluated == sorted(evaluated)
+        assert (job.work, job.episodes > 0) == (1.0, True), "what was shown before is still there"
+        job.state, job.evaluated, file = "running", 0.4, io.StringIO()
+        with ReproductionDisplay("toy", file=file) as display:
+            display([job])
+    assert "evaluation 40%" in file.getvalue()

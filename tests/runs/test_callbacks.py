@@ -114,6 +114,8 @@ def test_an_error_names_the_callback_after_saving() -> None:
     with pytest.raises(SvslError, match=message) as caught:
         svsl.train(Unimodal(), out="run", callbacks=[Broken(), recorder], **SMALL)
     assert isinstance(caught.value.__cause__, KeyError)
+    assert len(recorder.rows) == 2, "it stops at once"
+    assert not Run.open(Path("run")).finished
     assert recorder.checkpoints
     assert recorder.closed == 1
     library = svsl.train(Unimodal(), out="run", **SMALL)

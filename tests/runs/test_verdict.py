@@ -1,6 +1,7 @@
 """Remarks about a finished run."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ import pytest
 import svsl
 from svsl import Outcome
 from svsl.cli import main
+from svsl.learners.base import Episodes, SearchSpace
+from svsl.learners.svsl import SVSL
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.editing import select
 from svsl.model.gaussians import Array
+from svsl.model.random import stream
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
 from svsl.runs.verdict import missing_components, nothing_learned
@@ -105,3 +109,26 @@ def test_one_component_needs_no_episodes_for_its_weight() -> None:
     assert library.metadata["episodes"] == none.metadata["episodes"]
     two = svsl.train(Unimodal(), components=2, iterations=8)
     assert int(two.metadata["episodes"]) > 2 * int(library.metadata["episodes"])
+
+
+def test_a_checkpoint_of_one_component_in_the_weight_stage_is_still_continued() -> None:
+    settings, space = replace(SMALL, components=1, iterations=3), SearchSpace.of(Unimodal())
+
+    def weighed(learner: SVSL) -> None:
+        learner.stage = "weights"
+
+    old = SVSL(settings, space, stream(0))
+    old._start_weights = partial(weighed, old)  # type: ignore[method-assign]
+    while old.stage != "weights":
+        old.tell(Unimodal().evaluate(*_pair(old.ask()), stream(1)).returns)
+    new = SVSL(settings, space, stream(0))
+    new.restore(old.state())
+    new.tell(Unimodal().evaluate(*_pair(new.ask()), stream(1)).returns)
+    assert new.done
+    mixture = new.mixture()
+    assert mixture is not None
+    assert mixture.log_weights.tolist() == [0.0]
+
+
+def _pair(episodes: Episodes) -> tuple[Array, Array]:
+    return episodes.contexts, episodes.parameters

@@ -160,8 +160,11 @@ def test_a_long_batch_has_a_clock_that_moves(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("svsl.show.progress.time.monotonic", lambda: clock[0])
     with ProgressDisplay("reacher", file=file) as display:
         assert display._live is not None
+        clock[0] = 7.0
         display._live.refresh()
         assert "first episodes" in file.getvalue(), "before the first batch has ended"
+        assert "elapsed 0:00:07" in file.getvalue()
+        clock[0] = 0.0
         display(STATUS)
         clock[0] = 60.0
         display._live.refresh()

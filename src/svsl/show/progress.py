@@ -70,11 +70,12 @@ class ProgressDisplay(Display):
         self._printed_test: MetricsRow | None = None
         self._bar = _bar(title, TextColumn("{task.fields[position]}"), position="first episodes")
         self._newest: tuple[float, Status] | None = None  # and when it came
+        self._created_at = time.monotonic()
 
     def rendered(self) -> RenderableType:
         """The display at this moment: during a long batch only its clock moves."""
         if self._newest is None:
-            return self._bar
+            return Group(self._bar, Text(f"elapsed {format_duration(time.monotonic() - self._created_at)}"))
         came_at, status = self._newest
         waited = time.monotonic() - came_at
         remaining = max(status.remaining_s - waited, 0.0) if math.isfinite(status.remaining_s) else math.nan
