@@ -120,7 +120,7 @@ def test_an_environment_is_filmed_with_its_own_pictures(capsys: pytest.CaptureFi
         shown = []
         for frame in range(2):
             film.seek(frame)
-            shown.append(film.convert("RGB").getpixel((60, 45)))
+            shown.append(np.asarray(film.convert("RGB"))[45, 60])
     np.testing.assert_allclose(shown[1], (100, 200, 0), atol=8)
     assert shown[0][1] < 100, "the colours are those of the last frame, in which red alone does not occur"
     capsys.readouterr()
