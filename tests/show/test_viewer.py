@@ -220,7 +220,7 @@ def test_an_environment_shows_its_own_pictures(browser: Browser) -> None:
             pixels = np.asarray(Image.open(io.BytesIO(page.screenshot())).convert("RGB"), dtype=np.int64)
             return bool(((pixels[..., :2].min(axis=-1) > 120) & (pixels[..., 2] < 60)).mean() > 0.05)
 
-        wait_until(yellow, "the last picture of the episode is shown")
+        wait_until(yellow)
         assert errors == []
         page.close()
     finally:
