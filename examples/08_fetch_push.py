@@ -6,7 +6,7 @@ the closed gripper in space, as in example 07.
 
     pip install gymnasium-robotics 'mujoco<3.9'
     svsl check-task 08_fetch_push:fetch_push                        # in the folder of this file
-    svsl train 08_fetch_push:fetch_push --components 1 --iterations 100 --kl-expert 0.2
+    svsl train 08_fetch_push:fetch_push --components 1 --iterations 50 --kl-expert 0.3
 
 or, with the same settings, `python 08_fetch_push.py`.
 """
@@ -64,10 +64,11 @@ def fetch_push() -> MovementPrimitiveTask:
         joint_velocities=no_velocity,
         p_gain=20.0,
         d_gain=0.0,
-        duration_s=1.2,
-        steps=36,
+        duration_s=0.8,
+        steps=26,
         bases=3,
-        initial_std=0.1,
+        initial_mean=[0.0, 0.0, 0.17, 0.0, 0.0, 0.0, 0.0, 0.0, -0.02],  # forward, and down to the table
+        initial_std=0.05,
     )
 
 
@@ -75,7 +76,7 @@ def main(args: list[str]) -> int:
     """Trains with the settings above; `args` are further flags of `svsl train`."""
     from svsl.cli import main as svsl
 
-    settings = "--components 1 --iterations 100 --kl-expert 0.2"
+    settings = "--components 1 --iterations 50 --kl-expert 0.3"
     return svsl(["train", "08_fetch_push:fetch_push", *settings.split(), *args])
 
 
