@@ -208,6 +208,26 @@ def test_a_users_task_gets_a_map_and_a_list(browser: Browser) -> None:
         assert served.end()[0] == 0
 
 
+@needs_browser
+def test_an_environment_shows_its_own_pictures(browser: Browser) -> None:
+    served = serve(small_library("gym:toy_environments:toy/Filmed-v0", np.zeros((1, 1)), 1.0, np.zeros((1, 2))))
+    try:
+        page, errors = open_page(browser, served.address)
+        wait_for_skills(page, ["0 · 100% · "])
+        page.locator("input.mantine-NumberInput-input").first.fill("1")
+        page.keyboard.press("Enter")
+
+        def yellow() -> bool:  # the context is red, the end of the episode green
+            pixels = np.asarray(Image.open(io.BytesIO(page.screenshot())).convert("RGB"), dtype=np.int64)
+            return bool(((pixels[..., :2].min(axis=-1) > 120) & (pixels[..., 2] < 60)).mean() > 0.05)
+
+        wait_until(yellow)
+        assert errors == []
+        page.close()
+    finally:
+        assert served.end()[0] == 0
+
+
 class Reach(MujocoTask):
     """A user's task."""
 

@@ -385,6 +385,7 @@ def naive_cart(context: Array, parameters: Array, seed: int, kp: float, kd: floa
 def test_a_movement_is_tracked_and_its_rewards_are_summed(positions: Any, speeds: Any) -> None:
     task = MovementPrimitiveTask(CART, [0, 1], positions, speeds, p_gain=50.0, d_gain=[8.0, 8.0], duration_s=1.0, **BOX)
     assert (task.parameter_dim, task.initial_cov[0, 0]) == (6, 0.25)
+    assert_array_equal(task.initial_mean, np.zeros(6))
     rng = stream(1)
     contexts, parameters = rng.uniform(BOX["context_low"], BOX["context_high"], (3, 2)), rng.normal(0, 1, (3, 6))
     outcome = in_process(task).evaluate(contexts, parameters, stream(2))
@@ -416,6 +417,7 @@ def test_position_control_follows_the_movement() -> None:
         ({"context_indices": [0, 9]}, r"context_indices \(0, 9\) are out of range for 6 observations"),
         ({"p_gain": [1.0, 2.0, 3.0]}, "p_gain: expected 2 numbers or one for all"),
         ({"dt_s": 0.0}, "dt_s > 0"),
+        ({"initial_mean": [1.0, 2.0]}, "initial_mean: expected 6 numbers or one for all"),
     ],
 )
 def test_invalid_arguments_are_rejected(options: dict[str, Any], message: str) -> None:

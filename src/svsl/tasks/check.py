@@ -83,9 +83,7 @@ def check_cost(dim: int) -> Finding:
     coefficients = 1 + dim * (dim + 3) // 2
     buffer = int(1.5 * coefficients)
     episodes = int(0.6 * buffer)
-    text = (
-        f"cost: a quadratic model of {coefficients:,} coefficients, {episodes:,} episodes for each step of a component"
-    )
+    text = f"cost: {episodes:,} episodes for each step of a component, whose model has {coefficients:,} coefficients"
     if coefficients < _MANY_COEFFICIENTS:
         return Finding("ok", text)
     # the costly part is the product of the features of all episodes in the buffer with themselves

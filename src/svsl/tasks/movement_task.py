@@ -114,7 +114,8 @@ class MovementPrimitiveTask(EnvironmentTask):
         steps: Maximum number of actions (default: those of the movement plus half as many to hold its end).
         dt_s: Time between actions (default: the attribute `dt` of the environment).
         bases: Number of weights per joint.
-        initial_std: Standard deviation of the initial search around no movement, one number per joint or one for all.
+        initial_std: Standard deviation of the initial search, one number per joint or one for all.
+        initial_mean: The weights around which the search starts, or one number for all (default: no movement).
         env_options: Keyword arguments of the environment.
         context_setter: See `GymnasiumTask`.
         context_low: Lower corner of the context box (default: that of the observation space).
@@ -141,6 +142,7 @@ class MovementPrimitiveTask(EnvironmentTask):
         dt_s: float | None = None,
         bases: int = 3,
         initial_std: float | Sequence[float] = 0.5,
+        initial_mean: float | Sequence[float] = 0.0,
         env_options: EnvOptions | None = None,
         context_setter: ContextSetter | None = None,
         context_low: Sequence[float] | None = None,
@@ -169,6 +171,6 @@ class MovementPrimitiveTask(EnvironmentTask):
         )
         self._create_pools(functools.partial(_MovementRunner, tracking), episode_timeout_s, dt_s)
         self.parameter_dim = joints * bases
-        self.initial_mean = np.zeros(self.parameter_dim)
+        self.initial_mean = vector_of(f"{spec.name}: initial_mean", initial_mean, self.parameter_dim)
         std = vector_of(f"{spec.name}: initial_std", initial_std, joints, positive=True)
         self.initial_cov = np.diag(np.repeat(std, bases) ** 2)

@@ -5,10 +5,10 @@ the parameters are a movement of the gripper in space, three weights per axis, a
 actions (20 per metre of error) tracks it. The fourth action opens the gripper, which has nothing to do here.
 
     pip install gymnasium-robotics 'mujoco<3.9'
-    svsl check-task 07_fetch_reach:fetch_reach                      # in the folder of this file
-    svsl train 07_fetch_reach:fetch_reach --components 1 --iterations 25 --kl-expert 0.2
+    svsl check-task 06_fetch_reach:fetch_reach                      # in the folder of this file
+    svsl train 06_fetch_reach:fetch_reach --components 1 --iterations 25 --kl-expert 0.2
 
-or, with the same settings, `python 07_fetch_reach.py`. In about a minute and a half on two cores it learns to reach all
+or, with the same settings, `python 06_fetch_reach.py`. In about a minute and a half on two cores it learns to reach all
 of 300 random goals. One component is enough: where a movement ends is linear in its weights.
 """
 
@@ -65,7 +65,7 @@ def main(args: list[str]) -> int:
     from svsl.cli import main as svsl
 
     settings = "--components 1 --iterations 25 --kl-expert 0.2"
-    return svsl(["train", "07_fetch_reach:fetch_reach", *settings.split(), *args])
+    return svsl(["train", "06_fetch_reach:fetch_reach", *settings.split(), *args])
 
 
 if __name__ == "__main__":  # worker processes import this file
