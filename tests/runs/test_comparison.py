@@ -171,7 +171,7 @@ def test_the_return_of_drawn_parameters_is_drawn_beside_that_of_means() -> None:
         draw_learning(axes, [Group("g", (run,))], "return_mean", robust)
         means, drawn = axes.lines
         assert (drawn.get_linestyle(), drawn.get_color()) == ("--", means.get_color())
-        np.testing.assert_allclose(drawn.get_ydata(), np.asarray(means.get_ydata()) - 7)
+        np.testing.assert_allclose(np.asarray(drawn.get_ydata()), np.asarray(means.get_ydata()) - 7)
         assert axes.get_ylim()[0] < -4
         assert axes.get_ylim()[1] > 3
         legend = axes.get_legend()

@@ -48,6 +48,8 @@ def draw_front(axes: Axes, points: Sequence[FrontPoint], x: str, y: str) -> None
         means = np.array([[np.nanmean(point.numbers[name]) for name in (x, y)] for point in members]).reshape(-1, 2)
         axes.plot(*means.T, "-", marker=marker, ms=6, lw=1.2, color=color, label=series)
         for point, mean in zip(members, means, strict=True):
-            axes.annotate(point.label, mean, xytext=(5, 5), textcoords="offset points", fontsize=8, color=color)
+            axes.annotate(
+                point.label, (mean[0], mean[1]), xytext=(5, 5), textcoords="offset points", fontsize=8, color=color
+            )
     axes.set_ylim(-0.02, 1.02)
     axes.grid(alpha=0.3)
