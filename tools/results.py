@@ -49,10 +49,11 @@ def start(name: str, workers: int | None, out: Path, docs: Path, seeds: int | No
             with stop_on_signals() as stop, ReproductionDisplay(name) as display:
                 run_jobs(reproduction, "local", None, workers, display, stop)
         print("\n".join(collect(out, name, current_commit(), docs)))
-    states = {job.run.folder.name: job for job in reproduction.unfinished}
-    for folder, job in states.items():
-        complain(f"{folder} {job.state}{': ' if job.message else ''}{job.message}; the same command continues")
-    return 1 if states else 0
+    if any(job.state == "stopped" for job in reproduction.jobs):
+        return complain("stopped and saved; the same command continues", code=130)
+    for job in reproduction.unfinished:
+        complain(f"{job.run.folder.name} failed: {job.message} (details in {job.log}); the same command retries it")
+    return 1 if reproduction.unfinished else 0
 
 
 def current_commit() -> str:
