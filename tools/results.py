@@ -40,19 +40,27 @@ ROOT = Path(__file__).parents[1]
 
 def start(name: str, workers: int | None, out: Path, docs: Path, seeds: int | None = None) -> int:
     """Trains what the data of an experiment lack, resuming in `out`, and collects it; returns the exit code."""
-    absent = {(m.arm.label, m.seed) for m in missing(name, docs, seeds)}
-    experiment = find_experiment(name)
+    absent = {(m.arm.label, m.seed): m for m in missing(name, docs, seeds)}
+    experiment, commit = find_experiment(name), current_commit()
     reproduction = Reproduction(name, experiment, out, seeds or experiment.seeds, 1.0)
     with reproduction.open():
         reproduction.jobs[:] = [job for job in reproduction.jobs if (job.arm.label, job.run.config.seed) in absent]
+        # what was partly trained before has an unknown commit, unless the data say that it was this one
+        known = {
+            job.run.folder.name
+            for job in reproduction.jobs
+            if absent[job.arm.label, job.run.config.seed].commit == commit
+            or not (job.run.finished or job.run.checkpoint_path.exists())
+        }
         if reproduction.jobs:
             with stop_on_signals() as stop, ReproductionDisplay(name) as display:
                 run_jobs(reproduction, "local", None, workers, display, stop)
-        print("\n".join(collect(out, name, current_commit(), docs)))
-    states = {job.run.folder.name: job for job in reproduction.unfinished}
-    for folder, job in states.items():
-        complain(f"{folder} {job.state}{': ' if job.message else ''}{job.message}; the same command continues")
-    return 1 if states else 0
+        print("\n".join(collect(out, name, lambda run: commit if run.folder.name in known else None, docs)))
+    if any(job.state == "stopped" for job in reproduction.jobs):
+        return complain("stopped and saved; the same command continues", code=130)
+    for job in reproduction.unfinished:
+        complain(f"{job.run.folder.name} failed: {job.message} (details in {job.log}); the same command retries it")
+    return 1 if reproduction.unfinished else 0
 
 
 def current_commit() -> str:
@@ -86,7 +94,7 @@ class Collect:
         name = self.experiment or known.get("experiment")
         if name is None:
             raise SvslError(f"{self.folder} is no reproduction; say what its runs belong to with --experiment NAME")
-        lines = collect(self.folder, name, self.commit, self.docs)
+        lines = collect(self.folder, name, lambda run: self.commit, self.docs)
         print("\n".join(lines) or f"no runs in {self.folder}")
         return 0
 

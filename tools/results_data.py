@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,11 +46,12 @@ def data_of(name: str, docs: Path) -> Data:
 # ---- collect --------------------------------------------------------------------------------------------------------
 
 
-def collect(folder: Path, name: str, commit: str | None, docs: Path) -> list[str]:
+def collect(folder: Path, name: str, commit: Callable[[Run], str | None], docs: Path) -> list[str]:
     """Copies the numbers of the runs in a folder that belong to an experiment; returns a line about each run.
 
     A run belongs to the arm that has its configuration, whatever its name. The data keep a finished run, or the longest
-    unfinished one, of each arm and seed. `commit` defaults to that of the same run in the data, or else is unknown.
+    unfinished one, of each arm and seed. `commit` tells with which commit a run was trained; if it does not know, it is
+    that of the same run in the data, or else unknown.
     """
     data, lines = data_of(name, docs), []
     planned = plan(data.experiment, 1, 1.0)
@@ -61,7 +62,7 @@ def collect(folder: Path, name: str, commit: str | None, docs: Path) -> list[str
             lines.append(f"{run.folder.name}: left out, it is no {arm.label} of {name} ({'; '.join(differences)})")
             continue
         target = data.folder / f"{arm.label}-seed{run.config.seed}"
-        lines.append(f"{run.folder.name}: {_copy(run, target, commit)}")
+        lines.append(f"{run.folder.name}: {_copy(run, target, commit(run))}")
     return lines
 
 
@@ -109,6 +110,7 @@ class Missing:
     seed: int
     planned: int  # episodes
     done: int  # episodes of the unfinished run in the data
+    commit: str  # of that run
     other_settings: bool  # the data have a run, but the experiment's settings have changed since
 
 
@@ -121,8 +123,9 @@ def missing(name: str, docs: Path, seeds: int | None = None) -> list[Missing]:
             run = runs.get(config.seed)
             other = run is not None and bool(run.config.differences(config))
             if run is None or other or not run.finished:
-                done = run.record.episodes if run is not None and run.record is not None and not other else 0
-                absent.append(Missing(arm, config.seed, planned, done, other))
+                record = None if run is None or other else run.record
+                done, commit = (record.episodes, record.commit) if record else (0, UNKNOWN)
+                absent.append(Missing(arm, config.seed, planned, done, commit, other))
     return absent
 
 

@@ -73,11 +73,15 @@ def train(arm: Arm, seed: int, folder: str, until: float = np.inf) -> Run:
     return run
 
 
+def unknown(run: Run) -> None:
+    """Nobody knows with which commit it was trained."""
+
+
 def fill(docs: Path) -> None:
     """Collects three of the four runs, trained in this process."""
     for arm, seed in ((OURS, 0), (OURS, 1), (THEIRS, 0)):
         train(arm, seed, f"runs/{arm.label}-{seed}")
-    collect(Path("runs"), "toy", "abc", docs)
+    collect(Path("runs"), "toy", lambda run: "abc", docs)
 
 
 def test_pages_follow_the_data_and_nothing_else_passes(docs: Path) -> None:
@@ -123,7 +127,7 @@ def test_pages_follow_the_data_and_nothing_else_passes(docs: Path) -> None:
 )
 def test_a_wrong_block_is_explained(change: tuple[str, str], message: str, docs: Path) -> None:
     train(OURS, 0, "runs/ours-0")
-    collect(Path("runs"), "toy", None, docs)
+    collect(Path("runs"), "toy", unknown, docs)
     Path("docs/toys.md").write_text(PAGE.replace(*change))
     with pytest.raises(SvslError, match=message.replace("{", r"\{")):
         make(docs)
@@ -151,12 +155,24 @@ def test_what_is_missing_is_trained_and_collected(docs: Path, capsys: pytest.Cap
     assert commits == [run.record.commit for run in data_of("toy", docs).runs(OURS) if run.record], "kept"
 
 
+def test_only_what_is_trained_here_has_this_commit(docs: Path) -> None:
+    """The other runs of the folder may be of any: a finished one, and one that is resumed."""
+    shutil.copytree(train(OURS, 0, "before").folder, "runs/toy/ours-seed0")
+    shutil.copytree(train(OURS, 1, "half", until=1).folder, "runs/toy/ours-seed1")
+    Path("runs/toy/experiment.json").write_text('{"experiment": "toy", "scale": 1.0}')
+    assert results.main(["missing", "--start", "toy", "--workers", "2", "--docs", "docs"]) == 0
+    commits = {
+        arm.label: [run.record.commit for run in data_of("toy", docs).runs(arm) if run.record] for arm in TOY.arms
+    }
+    assert commits == {"ours": ["unknown", "unknown"], "theirs": 2 * [results.current_commit()]}
+
+
 def test_the_data_keep_the_longest_run(docs: Path) -> None:
     short, long = (train(OURS, 0, f"{tests}/run", until=tests) for tests in (1, 2))
     assert not short.finished
     assert not long.finished
     for folder, words in (("2", "collected as ours-seed0, unfinished"), ("1", "left out, the data have more of it")):
-        (line,) = collect(Path(folder), "toy", None, docs)
+        (line,) = collect(Path(folder), "toy", unknown, docs)
         assert words in line
     (first, *_) = missing("toy", docs)
     (run,) = data_of("toy", docs).runs(OURS)
@@ -165,10 +181,10 @@ def test_the_data_keep_the_longest_run(docs: Path) -> None:
     (group,) = data_of("toy", docs).groups
     assert not group.runs[0].finished
     train(OURS, 1, "whole/run")
-    collect(Path("whole"), "toy", None, docs)
+    collect(Path("whole"), "toy", unknown, docs)
     assert [run.config.seed for run in data_of("toy", docs).groups[0].runs] == [1], "finished runs only, if any"
     train(OURS, 0, "rest/run")
-    collect(Path("rest"), "toy", None, docs)
+    collect(Path("rest"), "toy", unknown, docs)
     assert [run.config.seed for run in data_of("toy", docs).groups[0].runs] == [0, 1]
 
 
@@ -176,7 +192,7 @@ def test_runs_with_other_settings_do_not_belong(docs: Path, monkeypatch: pytest.
     train(OURS, 0, "runs/first")
     other = replace(OURS, settings=TINY | {"alpha": 0.5})
     train(other, 0, "runs/second")
-    lines = collect(Path("runs"), "toy", None, docs)
+    lines = collect(Path("runs"), "toy", unknown, docs)
     assert "collected as ours-seed0" in lines[0]
     assert lines[1] == "second: left out, it is no ours of toy (settings.alpha 0.5 instead of 0.001)"
     (docs / "toys.md").write_text(PAGE.partition("Words")[0])
@@ -187,7 +203,7 @@ def test_runs_with_other_settings_do_not_belong(docs: Path, monkeypatch: pytest.
     assert len(disagreements(docs)) == 1
     make(docs)
     assert "0.1.0 (commit unknown), settings changed since |" in (docs / "toys.md").read_text()
-    assert "collected" in collect(Path("runs"), "toy", None, docs)[1], "replaces it"
+    assert "collected" in collect(Path("runs"), "toy", unknown, docs)[1], "replaces it"
     assert not missing("toy", docs)[0].other_settings
 
 
@@ -195,7 +211,7 @@ def test_the_numbers_of_a_run_can_be_compared_but_not_used(docs: Path, capsys: p
     train(OURS, 0, "runs/ours")
     half = train(OURS, 1, "runs/half", until=1)
     original = run_numbers(Run.open(Path("runs/ours")))
-    collect(Path("runs"), "toy", None, docs)
+    collect(Path("runs"), "toy", unknown, docs)
     finished, unfinished = data_of("toy", docs).runs(OURS)
     assert run_numbers(finished) == original
     assert np.isfinite(run_numbers(unfinished)["return_mean"] or np.nan)
