@@ -57,7 +57,7 @@ def library_of(task: str, options: dict[str, str] | None = None) -> SkillLibrary
 
 def downloaded(folder: str, task: str, finished: bool = True) -> Path:
     """A run folder as it comes from somebody else, with a library or a checkpoint of that task."""
-    own = Run.create(Path("own"), RunConfig("toys:Unimodal", {}, "svsl", SVSLConfig(1, 2), 0), overwrite=True)
+    own = Run.create(Path("own"), RunConfig("toys:Unimodal", {}, "svsl", SVSLConfig(2, 2), 0), overwrite=True)
     trainer = Trainer(own)
     trainer.train(lambda status: None, stop=lambda: not finished and trainer.training.milestone > 0)
     shutil.copytree("own", folder)
@@ -234,7 +234,7 @@ def test_names_in_files_become_tasks_in_one_place() -> None:
     package = Path(svsl.__file__).parent
     calls = re.compile(r"(?<!def )(?<![.\w])(make_task|task_factory)\(\w|\bconfig\.make_task\(")
     callers = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if calls.search(path.read_text())}
-    named_by_the_user = {"cli/commands/train.py", "cli/commands/check_task.py", "environments/skills.py"}
+    named_by_the_user = {"api.py", "cli/commands/train.py", "cli/commands/check_task.py", "environments/skills.py"}
     named_by_svsl = {"cli/commands/tasks.py", "bench/suite.py", "bench/rollouts.py"}
     called_with_checked_names = {"cli/commands/extend.py", "cli/task_flags.py", "tasks/remote.py"}
     machinery = {"tasks/registry.py", "runs/config.py"}

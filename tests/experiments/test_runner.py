@@ -120,7 +120,7 @@ def test_the_evaluation_of_a_worker_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
             seen.append(job.evaluated)
 
         monkeypatch.setattr(Run, "write_progress", write)
-        assert train_and_evaluate(job.run.folder, 0, 50, 10.0, lambda: False)
+        assert train_and_evaluate(job.run.folder, job.run.config.task, 0, 50, 10.0, lambda: False)
         trained, evaluated = seen.count(None), [share for share in seen if share is not None]
         assert trained > 0
         assert (evaluated[0], evaluated[-1]) == (0.0, 1.0)

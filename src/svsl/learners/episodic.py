@@ -57,6 +57,8 @@ class EpisodicTraining:
     def advance(self) -> None:
         """Runs one batch of episodes and learns from it."""
         episodes = self.learner.ask()
+        if not len(episodes.contexts):  # the last contexts were all outside the box, and the learner is done
+            return
         with _task_errors():
             outcome = run_episodes(
                 self.task, episodes.contexts, episodes.parameters, self.task_rng, described=episodes.described
