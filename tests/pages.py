@@ -1,6 +1,5 @@
 """The commands and the Python of the README and of `docs/`, and how they are run small."""
 
-import functools
 import glob
 import os
 import re
@@ -12,12 +11,14 @@ import urllib.request
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tyro
 
 from svsl import load_pretrained
 from svsl.cli.dispatch import COMMANDS, main
+from svsl.evaluation.result import Evaluation
 from svsl.experiments.catalogue import find_experiment
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.shipped import pretrained_names
@@ -126,8 +127,12 @@ def run(words: Words, monkeypatch: pytest.MonkeyPatch, fully: bool = False) -> N
         quick_bench(monkeypatch)
     monkeypatch.setattr("webbrowser.open", look_and_leave)
     if not fully:
-        monkeypatch.setattr("svsl.cli.training.evaluate_run", functools.partial(evaluate_run, contexts=20))
+        monkeypatch.setattr("svsl.cli.training.evaluate_run", _small_evaluation)
     assert main([*words[1:], *([] if fully else _smaller(words))]) == 0, words
+
+
+def _small_evaluation(run: Run, contexts: int, **options: Any) -> Evaluation:
+    return evaluate_run(run, min(contexts, 20), **options)
 
 
 def _too_large(words: Words) -> bool:

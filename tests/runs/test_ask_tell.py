@@ -48,7 +48,7 @@ def test_a_search_space_is_enough() -> None:
 
 def test_a_named_task_is_evaluated_as_usual() -> None:
     library = learned(svsl.make_learner("toys:Unimodal", **SMALL), Unimodal())
-    assert evaluate_source(Source("own", loaded=library), 50).task == "toys:Unimodal"
+    assert evaluate_source(Source("own", loaded=library), 50, task=Unimodal()).task == "toys:Unimodal"
 
 
 def test_what_is_told_is_checked() -> None:

@@ -113,7 +113,7 @@ def test_an_environment_is_filmed_with_its_own_pictures(capsys: pytest.CaptureFi
     for name in ("Filmed", "Toss"):
         library = small_library(f"gym:toy_environments:toy/{name}-v0", np.zeros((1, 1)), 1.0, np.zeros((1, 2)))
         library.save(f"{name}.safetensors")
-    flags = ["--context", "0.5", "--width", "120", "--fps", "1"]
+    flags = ["--trust-task", "--context", "0.5", "--width", "120", "--fps", "1"]
     assert main(["video", "Filmed.safetensors", *flags, "--out", "film.gif"]) == 0
     with Image.open("film.gif") as film:
         assert getattr(film, "n_frames", 1) == 2

@@ -163,6 +163,7 @@ class Run:
 
     def make_task(self, workers: int | None = None) -> Task:
         """Creates the run's task, if it is shipped or the user trusts it, with `workers` as in `use_workers`."""
+        self.require_files()
         task = self.named_task.create(self.choice)
         use_workers(task, workers)
         return task

@@ -183,11 +183,11 @@ def numeric_settings() -> Iterator[None]:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Callable[[], bool]]:
+def stop_on_signals(message: str = _FINISHING) -> Iterator[Callable[[], bool]]:
     """Turns the first Ctrl-C, SIGTERM or SIGHUP into a stop request after the current batch; a second one interrupts.
 
-    The first Ctrl-C says so, because a batch may take long. SIGHUP, sent when the terminal is closed, stays ignored
-    under `nohup`.
+    The first Ctrl-C prints the message, because a batch may take long. SIGHUP, sent when the terminal is closed, stays
+    ignored under `nohup`.
     """
     stop_requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -198,9 +198,9 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
         if stop_requested.is_set():
             raise KeyboardInterrupt
         stop_requested.set()
-        if number == signal.SIGINT:
+        if number == signal.SIGINT and message:
             with suppress(RuntimeError):  # the signal came while something else was being printed
-                print(_FINISHING, file=sys.stderr, flush=True)
+                print(message, file=sys.stderr, flush=True)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:

@@ -43,7 +43,10 @@ def main(options: Options) -> None:
     source.make_task()  # report a mistake before serving anything
     from svsl.show.viewer.page import Page
 
-    with stop_on_signals() as stop, closing(Page(library, source.make_task, options.host, options.port)) as page:
+    with (
+        stop_on_signals(message="") as stop,
+        closing(Page(library, source.make_task, options.host, options.port)) as page,
+    ):
         address = page.address
         if options.host in _EVERY_INTERFACE:
             address = f"http://{_own_address()}:{page.server.get_port()}"
