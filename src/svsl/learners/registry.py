@@ -70,7 +70,7 @@ _TABLE_TENNIS = SVSLConfig(
 # not in the paper: half as many new episodes and twice the memory, no fits to contexts that do not count
 _EFFICIENT_PLANAR_REACHER = replace(
     _PLANAR_REACHER, components=60, beta=0.5, beta_weight=None, context_batch=5, expert_batch=27, buffer=272,
-    reject_outside=True, closing_iterations=50, kl_closing=0.05,
+    reject_outside=True, closing_iterations=40, kl_closing=0.05,
 )  # fmt: skip
 _VERSATILE_PLANAR_REACHER = replace(
     _PLANAR_REACHER, components=80, iterations=250, finetune_every=100, gamma=0.2, distinguish_by="behaviour",
