@@ -17,6 +17,7 @@ from svsl import SvslError
 from svsl.cli import main
 from svsl.evaluation.result import Evaluation
 from svsl.learners.hireps import HiREPSConfig
+from svsl.learners.registry import find_preset
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs import comparison
 from svsl.runs import evaluation as run_evaluation
@@ -48,6 +49,31 @@ def trained(folder: str, config: RunConfig) -> Run:
     run = make(folder, config)
     assert Trainer(run).train(lambda status: None)
     return run
+
+
+def test_runs_of_different_presets_are_named_by_their_preset() -> None:
+    kinds = {name: find_preset("beer-pong", name=name).settings for name in ("paper", "efficient")}
+    assert isinstance(kinds["efficient"], SVSLConfig)
+    kinds["few"] = replace(kinds["efficient"], components=3)
+    runs = [make(name, RunConfig("beer-pong", {}, "svsl", kind, 0)) for name, kind in kinds.items()]
+    labels = [group.label for group in group_runs(runs)]
+    assert labels == ["svsl paper", "svsl efficient", "svsl efficient components=3"]
+
+
+def test_intervals_stay_in_the_range_of_the_quantity() -> None:
+    runs = []
+    for seed, share in enumerate((0.01, 0.02, 0.98)):
+        run = make(f"r{seed}", replace(CONFIG, seed=seed))
+        rows = [{"episodes_simulated": 100.0 * n, "success_rate": share, "return_mean": -share} for n in (1, 2)]
+        run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        runs.append(run)
+    for metric, bounded in (("success_rate", True), ("return_mean", False)):
+        axes = Figure().subplots()
+        draw_learning(axes, [Group("g", tuple(runs))], metric, robust=False)
+        (band,) = axes.collections
+        ends = np.asarray(band.get_paths()[0].vertices)[:, 1]
+        assert (ends.min() >= 0 and ends.max() <= 1) == bounded
+        assert (axes.get_ylim()[0] >= -0.03 and axes.get_ylim()[1] <= 1.03) == bounded
 
 
 def test_seeds_of_one_configuration_form_a_group_named_by_what_differs() -> None:

@@ -4,7 +4,7 @@ import contextlib
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -13,7 +13,9 @@ from scipy import special, stats
 from svsl.errors import SvslError
 from svsl.evaluation.intervals import bootstrap_interval
 from svsl.evaluation.metrics import Report, no_report
+from svsl.learners.registry import PRESETS, find_preset
 from svsl.model.gaussians import Array
+from svsl.runs.config import RunConfig
 from svsl.runs.evaluation import stored_evaluation
 from svsl.runs.folder import Run
 from svsl.tasks.registry import default_options
@@ -102,15 +104,39 @@ def _traits(run: Run) -> dict[str, object]:
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:
-    """The learner of each, and what distinguishes it from the others; settings are compared within one learner."""
-    traits = [_traits(run) for run in runs]
-    labels = []
-    for own in traits:
-        peers = [t for t in traits if t["learner"] == own["learner"]]
-        differing = [name for name in own if any(t.get(name) != own[name] for t in peers)]
-        words = [str(own["learner"]), *(f"{name.partition('.')[2]}={_short(own[name])}" for name in differing)]
-        labels.append(" ".join(words))
-    return labels
+    """The learner of each, and what distinguishes it from the others; settings are compared within one learner.
+
+    Runs of different presets are named by their preset, and by the settings that were changed from it.
+    """
+    traits, presets = [_traits(run) for run in runs], [_nearest_preset(run.config) for run in runs]
+    labels, long_labels = [], []
+    for own, (preset, changed) in zip(traits, presets, strict=True):
+        peers = [index for index, other in enumerate(traits) if other["learner"] == own["learner"]]
+        differing = [name for name in own if any(traits[index].get(name) != own[name] for index in peers)]
+        words = {name: f"{name.partition('.')[2]}={_short(own[name])}" for name in differing}
+        long_labels.append(" ".join([str(own["learner"]), *words.values()]))
+        if len({presets[index][0] for index in peers}) > 1:
+            kept = [word for name, word in words.items() if name in changed or name not in _settings_of(own)]
+            labels.append(" ".join([str(own["learner"]), preset, *kept]))
+        else:
+            labels.append(long_labels[-1])
+    return labels if len(set(labels)) == len(labels) else long_labels
+
+
+def _settings_of(traits: Mapping[str, object]) -> set[str]:
+    return {name for name in traits if name.startswith("settings.")} - {"settings.extended", "settings.freeze"}
+
+
+def _nearest_preset(config: RunConfig) -> tuple[str, set[str]]:
+    """The preset of the task from which the fewest settings were changed, and the traits of those."""
+    presets = PRESETS.get((config.task, config.learner)) or {"": find_preset(config.task, config.learner)}
+    own = asdict(config.settings)
+    changes = {
+        name: {f"settings.{setting}" for setting, value in asdict(preset.settings).items() if own[setting] != value}
+        for name, preset in presets.items()
+    }
+    nearest = min(changes, key=lambda name: len(changes[name]))
+    return nearest, changes[nearest]
 
 
 def _short(value: object) -> str:

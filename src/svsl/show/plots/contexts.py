@@ -102,7 +102,9 @@ def success_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
     """Draws the success of a library over its box: one panel per pair of context dimensions, curves for only one."""
     if library.context_dim == 1:
         return _success_line_figure(library, task, seed)
-    first_dims = range(0, library.context_dim - 1, 2)
+    first_dims = [*range(0, library.context_dim - 1, 2)]
+    if library.context_dim % 2:  # the last one is shown with the one before
+        first_dims.append(library.context_dim - 2)
     figure = Figure(figsize=(6 * len(first_dims), 5.2), layout="constrained")
     rng = stream(seed, PLOT_STREAM, 2)
     for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
@@ -110,6 +112,8 @@ def success_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
         low, high = library.context_low[list(dims)], library.context_high[list(dims)]
         draw_success_map(axes, success_rates(library, task, dims, rng), low, high)
         name_axes(axes, task, dim)
+        if library.context_dim > 2:
+            axes.set_title(f"{axes.get_title()}, over uniform values of the other dimensions", fontsize=10)
     return figure
 
 

@@ -16,6 +16,7 @@ from svsl.show.plots.style import HUES, component_color, save_figure
 _EPISODES = "episodes_simulated"
 _WORST = 0.15  # share of a curve's tests that may be outside the picture
 _DRAWN = {"return_mean": "return_sampled"}  # drawn beside a metric: the same with drawn parameters
+_RANGES = {"success_rate": (0.0, 1.0), "two_kinds": (0.0, 1.0)}  # an interval around a mean may leave them
 _FAR_APART = 5  # budgets that differ by more are drawn on a logarithmic axis
 
 
@@ -122,6 +123,8 @@ def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool
         middle, low, high = curve.mean, curve.mean - curve.half_width, curve.mean + curve.half_width
         if robust:
             middle, low, high = curve.iqm, curve.iqm_low, curve.iqm_high
+        least, most = _RANGES.get(metric, (-np.inf, np.inf))
+        low, high = np.maximum(low, least), np.minimum(high, most)
         x, color, name = curve.episodes / unit, component_color(2 * index), f"{group.label} ({len(group.runs)})"
         axes.plot(x, middle, color=color, lw=1.6, marker=".", markevery=[-1], label=name)
         axes.fill_between(x, low, high, color=color, alpha=0.22, lw=0)
@@ -136,7 +139,9 @@ def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool
         floors += [min(np.nanquantile(line, 0.15), line[np.isfinite(line)][-1]) for line in shown]
     if tops:  # without the first components' returns, which would flatten everything that follows
         span = max(tops) - min(floors)
-        axes.set_ylim(min(floors) - 0.1 * span - 1e-9, max(tops) + 0.15 * span + 1e-9)
+        least, most = _RANGES.get(metric, (-np.inf, np.inf))
+        bottom, top = min(floors) - 0.1 * span - 1e-9, max(tops) + 0.15 * span + 1e-9
+        axes.set_ylim(max(bottom, least - 0.02), min(top, most + 0.02))
         if max(ends) > _FAR_APART * min(ends):
             axes.set_xscale("log")
             axes.xaxis.set_minor_formatter(NullFormatter())

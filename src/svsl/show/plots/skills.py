@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from svsl.errors import SvslError
+from svsl.evaluation.metrics import run_finite
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.model.mixture import is_active
@@ -118,7 +119,9 @@ def postures_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
         draw_planar_scene(axes, scene)
         components = draw_postures(axes, library, task, context, rng)
         axes.set_title(f"goal ({context[0]:.1f}, {context[1]:.1f}): {counted(components, 'component')}", fontsize=10)
-    figure.suptitle(f"Mean postures of the components among {_DRAWS} draws, by context (red: goal and obstacles)")
+    figure.suptitle(
+        f"Mean postures of the components among {_DRAWS} draws, by context (red: goal and obstacles; dashed: fails)"
+    )
     return figure
 
 
@@ -135,14 +138,17 @@ def posture_contexts(scene: PlanarScene) -> Array:
 
 
 def draw_postures(axes: Axes, library: SkillLibrary, task: Task, context: Array, rng: np.random.Generator) -> int:
-    """Draws the mean postures of the components sampled in one context, with goal and tips; returns their number."""
+    """Draws the mean postures of the components sampled in one context, with goal and tips; returns their number.
+
+    Postures that fail are dashed.
+    """
     components = np.unique(library.mixture.sample_components(np.broadcast_to(context, (_DRAWS, 2)), rng))
-    postures = [
-        showable(task).motion(context, library.mean(context, int(k), outside="extrapolate")).poses[-1]
-        for k in components
-    ]
-    for k, points in zip(components, postures, strict=True):
-        axes.plot(*points.T, "-o", color=component_color(k), ms=2.5, lw=1.6, solid_capstyle="round")
+    contexts = np.repeat(context[None], len(components), axis=0)
+    means = library.mixture.component_means(contexts, components)
+    success = run_finite(task, contexts, means, rng).success
+    postures = [showable(task).motion(context, mean).poses[-1] for mean in means]
+    for k, points, good in zip(components, postures, success, strict=True):
+        axes.plot(*points.T, "-o" if good else "--o", color=component_color(k), ms=2.5, lw=1.6)
     axes.plot(*context, "o", color=GOAL_COLOR, ms=10, zorder=3)
     axes.plot(*np.array(postures)[:, -1].T, "o", color="#117733", ms=4, zorder=4)
     return len(components)

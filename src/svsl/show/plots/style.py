@@ -10,6 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
 from svsl.errors import SvslError
@@ -48,7 +49,8 @@ def draw_number(axes: Axes, component: int, x: float, y: float) -> None:
     """Writes the number of a component, in a dark shade of its colour, above a point of the axes."""
     red, green, blue = (0.6 * value for value in component_color(component))
     place: Any = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center", "va": "bottom"}
-    axes.annotate(str(component), (x, y), **place, fontsize=7, color=(red, green, blue), annotation_clip=True)
+    number = axes.annotate(str(component), (x, y), **place, fontsize=7, color=(red, green, blue), annotation_clip=True)
+    number.set(path_effects=[withStroke(linewidth=1.8, foreground="white")], zorder=6)  # readable on crosses
 
 
 def check_format(path: Path) -> None:
