@@ -11,9 +11,9 @@ from matplotlib.patches import Ellipse
 from matplotlib.text import Annotation
 
 from helpers import small_library
-from svsl import SkillLibrary, SvslError, make_task
+from svsl import Outcome, SkillLibrary, SvslError, load_pretrained, make_task
 from svsl.cli import main
-from svsl.model.gaussians import LinearGaussian
+from svsl.model.gaussians import Array, LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import stream
 from svsl.runs.folder import Run
@@ -317,3 +317,38 @@ def test_libraries_of_different_tasks_side_by_side(library: SkillLibrary, monkey
     assert len(left.lines) == 3, "the means of both components and the failures, no posture"
     assert [axes.get_title() for axes in figures[1].axes[:2]] == ["arm", "again"]
     assert len(figures[1].axes) == 4
+
+
+class Three:
+    """Three context dimensions; succeeds where the last one is below a half."""
+
+    context_low, context_high = np.zeros(3), np.ones(3)
+    context_names = ("a", "b", "c")
+    parameter_dim, initial_mean, initial_cov = 1, np.zeros(1), np.eye(1)
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        return Outcome(-contexts[:, 2], contexts[:, 2] < 0.5)
+
+
+def test_success_maps_show_every_dimension_and_say_what_happens_to_the_others() -> None:
+    contexts = LinearGaussian.unconditional(np.full((1, 3), 0.5), np.eye(3)[None])
+    experts = LinearGaussian.build(np.zeros((1, 1, 3)), np.zeros((1, 1)), np.ones((1, 1, 1)))
+    library = SkillLibrary(Mixture(np.zeros(1), contexts, experts), np.zeros(3), np.ones(3))
+    figure = success_figure(library, Three())
+    panels = [axes for axes in figure.axes if axes.get_images()]
+    assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in panels] == [("a", "b"), ("b", "c")]
+    assert all("over uniform values of the other dimensions" in axes.get_title() for axes in panels)
+    image = np.asarray(panels[1].get_images()[0].get_array())
+    assert (image[:10] == 1).all(), "the rows are the second dimension of the panel"
+    assert (image[10:] == 0).all()
+
+
+def test_postures_that_fail_are_dashed(library: SkillLibrary) -> None:
+    axes = Figure().subplots()
+    count = draw_postures(axes, library, PlanarReacher(), np.array([5.0, 2.0]), stream(0))
+    styles = [line.get_linestyle() for line in axes.lines]
+    assert styles[:count] == ["--"] * count, "both components end far from the goal"
+    shipped = load_pretrained("planar-reacher")
+    axes = Figure().subplots()
+    count = draw_postures(axes, shipped, PlanarReacher(), np.array([5.2, 4.8]), stream(0))
+    assert "-" in [line.get_linestyle() for line in axes.lines[:count]]
