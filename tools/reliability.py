@@ -1,0 +1,185 @@
+"""For maintainers: reliability as numbers. The results are in docs/reliability.md.
+
+python tools/reliability.py kills --count 1000
+python tools/reliability.py mutations --count 10000
+python tools/reliability.py nan
+"""
+
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+import svsl
+from svsl import Outcome, SkillLibrary
+from svsl.cli.parsing import parse
+from svsl.errors import SvslError, complain
+from svsl.learners.registry import find_preset
+from svsl.model.gaussians import Array
+from svsl.runs.folder import Run
+from svsl.tasks.planar_reacher import PlanarReacher
+
+# every learner and every stage of svsl, small enough to end within seconds
+RUNS = {
+    "svsl": "planar-reacher --components 3 --iterations 40 --finetune-every 10",
+    "svsl-all-stages": "planar-reacher --preset versatile --components 4 --iterations 30 --finetune-every 10 "
+    "--closing-iterations 20 --start-tests 10 --from-scratch 2",
+    "hireps": "planar-reacher --learner hireps --components 6 --iterations 40 --batch 400",
+    "ladips": "planar-reacher --learner ladips --components 4 --gating-entropy 0.5 --iterations 20 --batch 300",
+    "ppo": "reacher5 --learner ppo --episodes 100",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Measure how reliable training, files and returns are."""
+
+    check: str
+    """kills, mutations or nan."""
+    count: int = 100
+    """Number of kills or mutated files."""
+    seed: int = 0
+    """Seed of when and what."""
+
+
+def main(args: list[str]) -> int:
+    """Runs one of the checks and prints its numbers."""
+    options = parse(Options, ["--check", *args], "reliability.py")
+    checks = {"kills": check_kills, "mutations": check_mutations, "nan": check_nan}
+    if options.check not in checks:
+        raise SvslError(f"check: expected one of {', '.join(checks)}, got {options.check!r}")
+    with tempfile.TemporaryDirectory() as folder:
+        return checks[options.check](options, Path(folder))
+
+
+def check_kills(options: Options, folder: Path) -> int:
+    """Kills trainings with SIGKILL at random moments and resumes them until they end; compares their products."""
+    rng, kills, counts, different = random.Random(options.seed), 0, Counter[str](), 0
+    expected, seconds = {}, {}
+    for name, command in RUNS.items():
+        start = time.monotonic()
+        _svsl(f"train {command} --quiet --out {folder / name}").wait()
+        seconds[name], expected[name] = time.monotonic() - start, _product(folder / name)
+    number = 0
+    while kills < options.count:
+        name, run = rng.choice(list(RUNS)), folder / f"run{number}"
+        number += 1
+        command = f"train {RUNS[name]} --quiet --checkpoint-s 0 --out {run}"
+        while True:
+            process = _svsl(command)
+            try:
+                process.wait(rng.uniform(0.3, 1.0) * seconds[name])
+                break
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                kills, counts[name] = kills + 1, counts[name] + 1
+            if Run.config_path(run).exists():
+                command = f"resume {run} --quiet --checkpoint-s 0"
+        different += _product(run) != expected[name]
+    print(f"{kills} kills ({dict(counts)}) in {number} runs; {different} ended in other bytes")
+    return int(different > 0)
+
+
+def _svsl(command: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "svsl", *command.split()], stderr=subprocess.DEVNULL)
+
+
+def _product(folder: Path) -> bytes:
+    return Run.open(folder).product_path.read_bytes()
+
+
+def check_mutations(options: Options, folder: Path) -> int:
+    """Loads mutated libraries, checkpoints and configurations: each is rejected with a message or loads unchanged."""
+    _svsl(f"train {RUNS['svsl']} --quiet --out {folder / 'run'}").wait()
+    rng, results = random.Random(options.seed), Counter[str]()
+    run = Run.open(folder / "run")
+    files = [run.library_path, run.checkpoint_path, Run.config_path(run.folder)]
+    original = {path: path.read_bytes() for path in files}
+    loaded = {path: _load(path, folder) for path in files}
+    for _ in range(options.count):
+        path = rng.choice(files)
+        path.write_bytes(_mutated(original[path], rng))
+        try:
+            outcome = "unchanged" if _load(path, folder) == loaded[path] else "WRONG"
+        except SvslError:
+            outcome = "rejected"
+        if outcome == "WRONG" and path.suffix == ".json":
+            outcome = "another valid configuration"  # a changed digit is a setting like any other
+        results[f"{path.name} {outcome}"] += 1
+        path.write_bytes(original[path])
+    print(f"{options.count} mutated files: {dict(sorted(results.items()))}")
+    return int(any("WRONG" in name for name in results))
+
+
+def _load(path: Path, folder: Path) -> object:
+    """Returns what a file holds, in a form that can be compared."""
+    run = Run.open(folder / "run")
+    if path.suffix == ".json":
+        return run.config.to_json()
+    if path == run.library_path:
+        library = SkillLibrary.load(path)
+        return [array.tobytes() for array in library.mixture.to_arrays().values()], library.metadata
+    training = run.make_training(PlanarReacher())
+    counters = run.restore(training)
+    return [array.tobytes() for array in training.state()[0].values()], json.dumps(counters, sort_keys=True)
+
+
+def _mutated(content: bytes, rng: random.Random) -> bytes:
+    data = bytearray(content)
+    place, kind = rng.randrange(len(data)), rng.randrange(5)
+    if rng.random() < 0.5:  # the header is where most of the meaning is
+        place = rng.randrange(min(len(data), 2000))
+    if kind == 0:
+        data[place] ^= 1 << rng.randrange(8)
+    elif kind == 1:
+        del data[place:]
+    elif kind == 2:
+        del data[place : place + rng.randrange(1, 50)]
+    elif kind == 3:
+        data[place:place] = rng.randbytes(rng.randrange(1, 50))
+    else:
+        data[place : place + 8] = rng.randbytes(8)
+    return bytes(data)
+
+
+class SometimesNan(PlanarReacher):
+    """Every tenth return, at random, is NaN."""
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        """Scores a batch of postures."""
+        outcome = super().evaluate(contexts, parameters, rng)
+        lost = rng.random(len(contexts)) < 0.1
+        return Outcome(np.where(lost, np.nan, outcome.returns), outcome.success & ~lost, outcome.info)
+
+
+def check_nan(options: Options, folder: Path) -> int:
+    """Trains with a tenth of the returns lost, and measures both libraries on the task without losses."""
+    means, settings = [], asdict(find_preset("planar-reacher").settings)
+    for task in (PlanarReacher(), SometimesNan()):
+        returns = []
+        for seed in range(3):
+            library = svsl.train(task, seed=seed, **{**settings, "components": 20})
+            rng = np.random.default_rng(0)
+            contexts = rng.uniform(task.context_low, task.context_high, (2000, 2))
+            means_of = library.mixture.component_means(contexts, library.mixture.sample_components(contexts, rng))
+            returns.append(float(PlanarReacher().evaluate(contexts, means_of, rng).returns.mean()))
+        means.append(float(np.mean(returns)))
+        print(f"{type(task).__name__}: returns {np.round(returns, 3).tolist()}, mean {means[-1]:.3f}")
+    cost = (means[0] - means[1]) / abs(means[0])
+    print(f"cost of 10 % NaN returns: {cost:.1%} of the return")
+    return int(cost > 0.05)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except SvslError as error:
+        sys.exit(complain(str(error)))
