@@ -213,3 +213,26 @@ def test_contexts_outside_are_not_scored_by_the_learner_if_the_task_does() -> No
     while not learner.done:
         advance(learner, task)
         assert_array_equal(np.isnan(learner.context_buffer.returns), False)
+
+
+@pytest.mark.parametrize("task", [Unimodal(), Carefree()])
+def test_lost_episodes_are_not_learned_from(task: Task) -> None:
+    """A learner that is told NaN for some episodes stores and learns from exactly the others."""
+    config = replace(CONFIG, iterations=10, start_tests=8, closing_iterations=3, closing_batch=8)
+    learner, rng = SVSL(config, space_of(task), stream(0)), stream(1)
+    stored = 0
+    while not learner.done:
+        before, stage = learner.expert_buffer.filled.sum(), learner.stage
+        episodes = learner.ask()
+        returns = task.evaluate(episodes.contexts, episodes.parameters, rng).returns
+        lost = rng.random(len(returns)) < 0.3
+        learner.tell(np.where(lost, np.nan, returns))
+        if stage == "fill" and isinstance(task, Unimodal):
+            stored += 1
+            assert learner.expert_buffer.filled.sum() - before == (~lost).sum()
+        used = np.arange(learner.expert_buffer.size) < learner.expert_buffer.filled[:, None]
+        assert np.isfinite(learner.expert_buffer.returns[used]).all()
+    assert stored == (config.components if isinstance(task, Unimodal) else 0)
+    mixture = learner.mixture()
+    assert mixture is not None
+    assert np.isfinite(mixture.experts.bias).all()

@@ -218,13 +218,14 @@ def test_bad_returns_are_counted_and_never_learned_from(tmp_path: Path) -> None:
     assert last["return_sampled"] > -15
 
 
-def test_the_penalty_of_the_task_or_the_worst_return_replaces_bad_ones(tmp_path: Path) -> None:
+def test_bad_returns_are_lost_or_replaced_by_the_penalty_of_the_task(tmp_path: Path) -> None:
     training = Trainer(Run.create(tmp_path / "run", config())).training
     assert isinstance(training, EpisodicTraining)
     returns = np.array([-1.0, np.nan, -7.0, np.inf])
-    np.testing.assert_array_equal(training.finite(returns), [-1, -7, -7, -7])
-    np.testing.assert_array_equal(training.finite(np.array([-np.inf, -2.0])), [-7, -2])
-    assert training.nonfinite == 3
+    np.testing.assert_array_equal(training.finite(returns), [-1, np.nan, -7, np.nan])
+    mostly_bad = np.array([-np.inf, -2.0, np.nan])
+    np.testing.assert_array_equal(training.finite(mostly_bad), [-7, -2, -7], err_msg="the worst so far")
+    assert training.nonfinite == 4
     training.penalty = -50.0
     np.testing.assert_array_equal(training.finite(returns), [-1, -50, -7, -50])
 

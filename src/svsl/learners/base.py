@@ -189,7 +189,7 @@ class Learner(Trainable, Protocol):
         ...
 
     def tell(self, returns: Array, behaviours: Array | None = None) -> None:
-        """Learns from the finite returns `(n,)` of the episodes proposed last.
+        """Learns from the returns `(n,)` of the episodes proposed last; those that are NaN were lost.
 
         `behaviours (n, d)` are the task's descriptions of what they do, NaN for episodes without one; None unless asked
         for by `Episodes.described`, or if the task describes none.

@@ -74,13 +74,18 @@ class EpisodicTraining:
         self.learner.tell(self.finite(returns), None if behaviours is None else behaviours.astype(np.float64))
 
     def finite(self, returns: Array) -> Array:
-        """Counts NaN and infinite returns, and replaces them by the penalty or the worst return so far."""
+        """Counts NaN and infinite returns, and replaces them by the task's penalty.
+
+        Without a penalty such episodes are lost (NaN), and the learner does without them. If most of a batch is lost,
+        the reason is probably what was tried, and they count as the worst return so far.
+        """
         finite = np.isfinite(returns)
         if finite.any():
             self.worst_return = min(self.worst_return, float(returns[finite].min()))
         if finite.all():
             return returns
         self.nonfinite += int((~finite).sum())
+        most = 2 * np.count_nonzero(finite) < len(finite)
         replacement = self.penalty if self.penalty is not None else self.worst_return
         if not abs(replacement) <= LARGEST_RETURN:
             raise SvslError(
@@ -88,7 +93,7 @@ class EpisodicTraining:
                 f"{LARGEST_RETURN:g}, so there is nothing to learn from; run svsl check-task for details, or give the "
                 "task a finite `penalty`"
             )
-        return np.where(finite, returns, replacement)
+        return np.where(finite, returns, replacement if most or self.penalty is not None else np.nan)
 
     def measure(self, contexts: int) -> dict[str, float] | None:
         """Tests the components trained so far on new contexts."""

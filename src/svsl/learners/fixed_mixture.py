@@ -109,8 +109,9 @@ class FixedMixtureLearner(ABC, Generic[Config]):
         return self._asked
 
     def tell(self, returns: Array, behaviours: Array | None = None) -> None:
-        """Updates the mixture from the newest batches."""
+        """Updates the mixture from the newest batches; lost episodes are worth as much as the median one."""
         assert self._asked is not None, "tell without ask"
+        returns = np.where(np.isnan(returns), np.nanmedian(returns), returns)
         contexts = self.newest(self.episodes.contexts, self._asked.contexts)
         self.episodes = Episodes(contexts, self.newest(self.episodes.parameters, self._asked.parameters))
         self.returns = self.newest(self.returns, returns)

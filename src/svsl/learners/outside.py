@@ -31,15 +31,6 @@ def draw_until_inside(
     return np.repeat(index, [len(block) for block in blocks]), np.concatenate(blocks)
 
 
-def with_unrun(run: BoolArray, values: Array) -> Array:
-    """Returns values `(n, ...)` of all episodes, given those of the episodes that were run; NaN for the others."""
-    if run.all():
-        return values
-    full = np.full((len(run), *values.shape[1:]), np.nan)
-    full[run] = values
-    return full
-
-
 def score_outside(contexts: Array, targets: Array, outside: BoolArray, space: SearchSpace, beta: float) -> Array:
     """Scores the contexts outside the box: below all targets inside, and falling with the distance to the box.
 

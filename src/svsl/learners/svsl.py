@@ -6,7 +6,7 @@ component weights, uniform until then, are learned and light components are remo
 components of a finished library and add to them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Literal, get_args
 
@@ -15,12 +15,13 @@ import numpy as np
 from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, add_prefix, strip_prefix
 from svsl.learners.behaviours import BehaviourModel, fit_behaviour, log_likelihoods
 from svsl.learners.buffer import ReplayBuffer
-from svsl.learners.outside import draw_until_inside, with_unrun
+from svsl.learners.outside import draw_until_inside
+from svsl.learners.proposal import Proposal, with_unrun
 from svsl.learners.svsl_config import Schedule, SVSLConfig
 from svsl.learners.svsl_steps import Step, context_step, expert_step, start_at_episode, start_at_random
 from svsl.learners.trust_region import categorical_step
 from svsl.learners.weighting import WeightRewards
-from svsl.model.gaussians import Array, BoolArray, IntArray, LinearGaussian
+from svsl.model.gaussians import Array, IntArray, LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import rng_from_array, rng_to_array
 from svsl.tasks.base import uniform_contexts
@@ -30,17 +31,6 @@ _STAGES = get_args(Stage)
 _BLOCK = 16  # components updated together
 _CLOSING_TESTS = 8  # tests during the closing stage
 _FAILURES = 0.25  # share of the tested contexts, those with the lowest returns, near which a component may start
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """Episodes of the components `owners (n,)`, the first of them for the current stage, the others for the next."""
-
-    owners: IntArray
-    contexts: Array
-    parameters: Array
-    first: int
-    run: BoolArray  # the others are outside the box, and scored by the learner itself
 
 
 class SVSL:
@@ -74,7 +64,7 @@ class SVSL:
         self.milestone = 0  # finished components, plus one after the weight update; the base counts as one component
         self.failed_steps, self.deleted = 0, 0
         self._mixture = base
-        self._asked: _Asked | None = None
+        self._asked: Proposal | None = None
         self._runs_outside = space.scores_outside and not config.reject_outside
         self._behaviour_models: dict[int, BehaviourModel] = {}  # of components whose buffer did not change since
         self._unused: IntArray = np.zeros(0, np.intp)  # episodes since each one's last step, in the closing stage
@@ -108,13 +98,16 @@ class SVSL:
 
     def _propose(self, owners: IntArray, contexts: Array, parameters: Array, first: int) -> Episodes:
         run = np.ones(len(contexts), dtype=bool) if self._runs_outside else self.space.inside(contexts)
-        self._asked = _Asked(owners, contexts, parameters, first, run)
+        self._asked = Proposal(owners, contexts, parameters, first, run)
         return Episodes(contexts[run], parameters[run], described=self.config.distinguish_by == "behaviour")
 
     def tell(self, returns: Array, behaviours: Array | None = None) -> None:
         """Stores the returns, makes the steps they were drawn for, and moves to the next stage."""
         assert self._asked is not None, "tell without ask"
         asked, self._asked = self._asked, None
+        if (lost := np.isnan(returns)).any():
+            asked, returns = asked.without(lost), returns[~lost]
+            behaviours = None if behaviours is None else behaviours[~lost]
         returns = with_unrun(asked.run, returns)
         behaviours = None if behaviours is None else with_unrun(asked.run, behaviours)
         if self.stage == "closing":
@@ -128,7 +121,7 @@ class SVSL:
         else:
             self._tell_training(asked, returns, behaviours)
 
-    def _tell_training(self, asked: _Asked, returns: Array, behaviours: Array | None) -> None:
+    def _tell_training(self, asked: Proposal, returns: Array, behaviours: Array | None) -> None:
         index = self._updated()
         self._store(asked, returns, behaviours, slice(None, asked.first))
         if self.stage == "fill":
@@ -234,10 +227,11 @@ class SVSL:
         owners = self._current.sample_components(contexts, self.rng)
         return self._propose(owners, contexts, self._current.component_means(contexts, owners), len(owners))
 
-    def _tell_start(self, asked: _Asked, returns: Array) -> None:
+    def _tell_start(self, asked: Proposal, returns: Array) -> None:
         """Adds a component near one of the contexts with the lowest returns."""
         worst = np.argsort(returns, kind="stable")[: max(1, round(_FAILURES * len(returns)))]
-        self._add_component(asked.contexts[self.rng.choice(worst)])  # any of them: the very worst may be impossible
+        # any of them: the very worst may be impossible; none if all tests were lost
+        self._add_component(asked.contexts[self.rng.choice(worst)] if len(worst) else None)
 
     def _add_component(self, target: Array | None = None) -> None:
         if self.schedule.warm_starts(self.component):
@@ -295,7 +289,7 @@ class SVSL:
         contexts = self._current.contexts.select(index).sample(np.empty((len(index), count, 0)), self.rng)
         return np.repeat(index, count), contexts.reshape(-1, contexts.shape[2])
 
-    def _store(self, asked: _Asked, returns: Array, behaviours: Array | None, part: slice) -> None:
+    def _store(self, asked: Proposal, returns: Array, behaviours: Array | None, part: slice) -> None:
         """Stores a part of the episodes in the buffers."""
         owners, contexts, parameters = asked.owners[part], asked.contexts[part], asked.parameters[part]
         returns = returns[part]
@@ -326,7 +320,7 @@ class SVSL:
         owners, contexts = owners[order], contexts[order]
         return self._propose(owners, contexts, self._current.sample_parameters(contexts, owners, self.rng), len(owners))
 
-    def _tell_closing(self, asked: _Asked, returns: Array, behaviours: Array | None) -> None:
+    def _tell_closing(self, asked: Proposal, returns: Array, behaviours: Array | None) -> None:
         """Makes a step of the experts that have a whole batch of new episodes; a rarely chosen one has to wait."""
         self._store_for_experts(asked.owners, asked.contexts, asked.parameters, returns, behaviours)
         self._unused += np.bincount(asked.owners, minlength=len(self._current))
@@ -376,7 +370,7 @@ class SVSL:
                 models[component] = fit_behaviour(self.expert_buffer, component)
         return log_likelihoods([models[component] for component in range(len(models))], contexts, behaviours)
 
-    def _update_weights(self, asked: _Asked, returns: Array, behaviours: Array | None) -> None:
+    def _update_weights(self, asked: Proposal, returns: Array, behaviours: Array | None) -> None:
         """Learns `pi(o)` from new episodes of all components and removes the light ones."""
         config = self.config
         assert config.beta_weight is not None
