@@ -25,7 +25,7 @@ class Outcome:
 
     Attributes:
         returns: `(n,)`, the return of each episode. Those that are NaN, infinite or beyond 1e100 in magnitude are
-            counted and replaced in training.
+            counted, and lost or replaced in training.
         success: `(n,)` bool, whether the episode solved the task.
         info: Named diagnostics, each an array with one entry per episode.
     """
@@ -52,7 +52,7 @@ class Task(Protocol):
         initial_cov: `(dt, dt)`, its covariance.
 
     A task may also have a float `penalty`: the return given to an episode whose own return is NaN or infinite
-    (otherwise the worst finite return seen so far). For the measures of versatility it may put into `info` a `mode`,
+    (otherwise the episode is lost). For the measures of versatility it may put into `info` a `mode`,
     its name for the kind of behaviour, and a `path (n, d)`, what the behaviour looks like, scaled so that a root mean
     square distance of 1 is a clear difference; or do so in `describe`, called like `evaluate`, if that takes time. If
     only a part of the box is valid, `valid_contexts(contexts)` says which rows are, `(n,)` bool. Contexts outside the
