@@ -91,8 +91,9 @@ def test_an_update_satisfies_the_bounds_of_the_settings() -> None:
     """Measured on the distributions themselves; the gating's contexts are a sample, so its bounds hold nearly."""
     task = Bimodal()
     config = LaDiPSConfig(
-        components=6, iterations=30, batch=100, history=3, kl_expert=0.02, kl_gating=0.03, gating_entropy=np.log(3)
-    )
+        components=6, iterations=30, batch=100, history=3, kl_expert=0.02, kl_gating=0.03, gating_entropy=np.log(3),
+        entropy_rate=None,
+    )  # fmt: skip
     learner = LaDiPS(config, space_of(task), stream(0))
     contexts = np.linspace(-1, 1, 400)[:, None]
     largest_expert = largest_gating = 0.0
@@ -106,7 +107,7 @@ def test_an_update_satisfies_the_bounds_of_the_settings() -> None:
         largest_expert = max(largest_expert, expert.max())
         largest_gating = max(largest_gating, divergence(after.log_gating(contexts), before.log_gating(contexts)))
         assert entropy_of(after.log_gating(contexts)) > np.log(3) - 0.05
-    assert 0.015 < largest_gating < 0.04
+    assert 0.015 < largest_gating < 0.036
     assert largest_expert > 0.019
 
 
