@@ -3,13 +3,18 @@
 python tools/reliability.py kills --count 1000
 python tools/reliability.py mutations --count 10000
 python tools/reliability.py nan
+python tools/reliability.py workers --count 100
+python tools/reliability.py nodes --count 5
 """
 
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -24,6 +29,8 @@ from svsl.errors import SvslError, complain
 from svsl.learners.registry import find_preset
 from svsl.model.gaussians import Array
 from svsl.runs.folder import Run
+from svsl.runs.training import Trainer
+from svsl.tasks.gymnasium_task import GymnasiumTask
 from svsl.tasks.planar_reacher import PlanarReacher
 
 # every learner and every stage of svsl, small enough to end within seconds
@@ -42,9 +49,9 @@ class Options:
     """Measure how reliable training, files and returns are."""
 
     check: str
-    """kills, mutations or nan."""
+    """kills, mutations, nan, workers or nodes."""
     count: int = 100
-    """Number of kills or mutated files."""
+    """Number of kills, mutated files, killed workers or lost nodes."""
     seed: int = 0
     """Seed of when and what."""
 
@@ -52,7 +59,13 @@ class Options:
 def main(args: list[str]) -> int:
     """Runs one of the checks and prints its numbers."""
     options = parse(Options, ["--check", *args], "reliability.py")
-    checks = {"kills": check_kills, "mutations": check_mutations, "nan": check_nan}
+    checks = {
+        "kills": check_kills,
+        "mutations": check_mutations,
+        "nan": check_nan,
+        "workers": check_workers,
+        "nodes": check_nodes,
+    }
     if options.check not in checks:
         raise SvslError(f"check: expected one of {', '.join(checks)}, got {options.check!r}")
     with tempfile.TemporaryDirectory() as folder:
@@ -176,6 +189,70 @@ def check_nan(options: Options, folder: Path) -> int:
     cost = (means[0] - means[1]) / abs(means[0])
     print(f"cost of 10 % NaN returns: {cost:.1%} of the return")
     return int(cost > 0.05)
+
+
+def check_workers(options: Options, folder: Path) -> int:
+    """Kills processes that simulate episodes of a Gymnasium environment at random moments of a training."""
+    rng, kills, expected = random.Random(options.seed), 0, None
+    task = GymnasiumTask("svsl.environments:svsl/PlanarReacher-v0")
+    task.workers = 2
+    settings = {"components": 2, "iterations": 50}
+    differing = runs = 0
+    while expected is None or kills < options.count:
+        ended = threading.Event()
+
+        def kill(at_rest: bool = expected is None, ended: threading.Event = ended) -> None:
+            while not at_rest and not ended.wait(rng.uniform(0.2, 1.0)):
+                workers = task._pool._workers
+                if workers and (victim := rng.choice(workers).process.pid):
+                    os.kill(victim, signal.SIGKILL)
+
+        before, killer = task._pool.replaced, threading.Thread(target=kill)
+        killer.start()
+        library = svsl.train(task, seed=0, **settings)
+        ended.set()
+        killer.join()
+        arrays = [array.tobytes() for array in library.mixture.to_arrays().values()]
+        kills, runs = kills + task._pool.replaced - before, runs + 1
+        expected = expected or arrays
+        differing += arrays != expected
+    print(f"{kills} killed workers in {runs - 1} runs; {differing} ended in other bytes")
+    return int(differing > 0)
+
+
+def check_nodes(options: Options, folder: Path) -> int:
+    """Loses a node of a Ray cluster in the middle of a training whose episodes are spread over the cluster."""
+    from ray.cluster_utils import Cluster
+
+    from svsl.backends.ray_cluster import connected
+    from svsl.tasks.remote import RayTask
+
+    _svsl(f"train {RUNS['svsl']} --quiet --out {folder / 'alone'}").wait()
+    alone = Run.open(folder / "alone")
+    memory, differing = 100 * 2**20, 0
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": memory}
+    )
+    with connected(cluster.address):
+        for number in range(options.count):
+            node = cluster.add_node(num_cpus=1, object_store_memory=memory)
+            cluster.wait_for_nodes()
+            asked, moment = [0], random.Random(options.seed + number).randrange(10, 100)
+
+            def stop(node: object = node, asked: list[int] = asked, moment: int = moment) -> bool:
+                asked[0] += 1
+                if asked[0] == moment:
+                    cluster.remove_node(node, allow_graceful=False)
+                return False
+
+            run = Run.create(folder / f"spread{number}", alone.config)
+            Trainer(run, task=RayTask(alone.config.task, alone.config.task_options)).train(lambda status: None, stop)
+            counts = [json.loads(line)["episodes"] for line in run.metrics_path.read_text().splitlines()]
+            straight = [json.loads(line)["episodes"] for line in alone.metrics_path.read_text().splitlines()]
+            differing += _product(run.folder) != _product(alone.folder) or counts != straight
+    cluster.shutdown()
+    print(f"{options.count} nodes lost; {differing} runs ended in other bytes or lost episodes")
+    return int(differing > 0)
 
 
 if __name__ == "__main__":
