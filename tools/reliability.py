@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -196,7 +197,7 @@ def check_workers(options: Options, folder: Path) -> int:
     rng, kills, expected = random.Random(options.seed), 0, None
     task = GymnasiumTask("svsl.environments:svsl/PlanarReacher-v0")
     task.workers = 2
-    settings = {"components": 2, "iterations": 50}
+    settings: dict[str, Any] = {"components": 2, "iterations": 50}
     differing = runs = 0
     while expected is None or kills < options.count:
         ended = threading.Event()
@@ -239,7 +240,7 @@ def check_nodes(options: Options, folder: Path) -> int:
             cluster.wait_for_nodes()
             asked, moment = [0], random.Random(options.seed + number).randrange(10, 100)
 
-            def stop(node: object = node, asked: list[int] = asked, moment: int = moment) -> bool:
+            def stop(node: Any = node, asked: list[int] = asked, moment: int = moment) -> bool:
                 asked[0] += 1
                 if asked[0] == moment:
                     cluster.remove_node(node, allow_graceful=False)
@@ -250,7 +251,7 @@ def check_nodes(options: Options, folder: Path) -> int:
             counts = [json.loads(line)["episodes"] for line in run.metrics_path.read_text().splitlines()]
             straight = [json.loads(line)["episodes"] for line in alone.metrics_path.read_text().splitlines()]
             differing += _product(run.folder) != _product(alone.folder) or counts != straight
-    cluster.shutdown()
+    cluster.shutdown()  # type: ignore[no-untyped-call, unused-ignore]
     print(f"{options.count} nodes lost; {differing} runs ended in other bytes or lost episodes")
     return int(differing > 0)
 
