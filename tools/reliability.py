@@ -204,15 +204,17 @@ def check_workers(options: Options, folder: Path) -> int:
 
         def kill(at_rest: bool = expected is None, ended: threading.Event = ended) -> None:
             while not at_rest and not ended.wait(rng.uniform(0.2, 1.0)):
-                workers = task._pool._workers
-                if workers and (victim := rng.choice(workers).process.pid):
+                victims = [worker for worker in task._pool._workers if worker.jobs is not None]  # that have started
+                if victims and (victim := rng.choice(victims).process.pid):
                     os.kill(victim, signal.SIGKILL)
 
         before, killer = task._pool.replaced, threading.Thread(target=kill)
         killer.start()
-        library = svsl.train(task, seed=0, **settings)
-        ended.set()
-        killer.join()
+        try:
+            library = svsl.train(task, seed=0, **settings)
+        finally:
+            ended.set()
+            killer.join()
         arrays = [array.tobytes() for array in library.mixture.to_arrays().values()]
         kills, runs = kills + task._pool.replaced - before, runs + 1
         expected = expected or arrays

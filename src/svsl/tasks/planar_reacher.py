@@ -77,7 +77,7 @@ class PlanarReacher:
 
 
 def sides_passed(points: Array, boxes: Array) -> NDArray[np.str_]:
-    """How each chain of `points (n, p, 2)` passes the `boxes (b, 4)`: a letter for each, `A` above or `B` below.
+    """How each chain of `points (n, p, 2)` passes the `boxes (b, 4)`: `over-under-over` and the like.
 
     Seen from a box's centre, the way from the base on its left to the tip on its right turns clockwise above it and
     counterclockwise below it.
@@ -87,7 +87,7 @@ def sides_passed(points: Array, boxes: Array) -> NDArray[np.str_]:
     angles = np.diff(np.arctan2(seen[..., 1], seen[..., 0]), axis=1)
     turned = (angles - 2 * np.pi * np.round(angles / (2 * np.pi))).sum(axis=1)
     weights = 2 ** np.arange(len(boxes))[::-1]
-    names = np.array(["".join("BA"[bit] for bit in bits) for bits in np.ndindex(*(2,) * len(boxes))])
+    names = np.array(["-".join(("under", "over")[bit] for bit in bits) for bits in np.ndindex(*(2,) * len(boxes))])
     return names[(turned < 0) @ weights]
 
 
