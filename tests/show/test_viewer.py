@@ -41,7 +41,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 SOFTWARE_GL = ["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 WAIT_MS = 60_000
-SKILL = re.compile(r"^(▶ )?\d+\s+·\s+\d+%")
+SKILL = re.compile(r"^▸?\d+\s+·\s+\d+%")
 THROWS = np.array([[*np.full(14, 0.2), 0.6], [*np.full(14, -0.1), 0.4]])
 
 
@@ -101,7 +101,7 @@ def close_notifications(page: Page) -> None:
 
 def skills(page: Page) -> list[str]:
     texts = page.get_by_role("button", name=SKILL).all_inner_texts()
-    return [" ".join(text.removeprefix("▶ ").split()) for text in texts]
+    return [" ".join(text.removeprefix("▸").split()) for text in texts]
 
 
 def chosen_context(page: Page) -> Array:

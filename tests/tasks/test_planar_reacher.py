@@ -92,6 +92,6 @@ def test_modes_say_on_which_side_each_obstacle_is_passed() -> None:
     angles[3, 0], angles[3, 7] = -0.3, 0.9  # below the middle one, above the lower one
     outcome = task.describe(np.tile([5.5, 0.0], (4, 1)), angles, stream(0))
     # in the order of the obstacles: middle, lower, upper
-    expected = ["over-over-over", "under-under-under", "over-over-under", "under-over-under"]
+    expected = ["over-over-over", "under-under-under", "under-over-over", "under-under-over"]
     np.testing.assert_array_equal(outcome.info["mode"], expected)
     np.testing.assert_allclose(np.asarray(outcome.info["path"], dtype=float) * 0.5, task.joints(angles).reshape(4, -1))

@@ -11,7 +11,8 @@ LINKS = 10
 SUCCESS_DISTANCE = 0.25
 PATH_UNIT = 0.5  # postures whose joints are this far apart are clearly different
 SWEEP_S, SWEEP_DT_S = 1.5, 0.02
-OBSTACLES = np.array([[2.5, 3.3, -0.5, 0.5], [2.7, 3.5, -3.5, -2.5], [3.0, 3.8, 2.5, 3.5]])  # x from, to; y from, to
+# the highest first; x from, to; y from, to
+OBSTACLES = np.array([[3.0, 3.8, 2.5, 3.5], [2.5, 3.3, -0.5, 0.5], [2.7, 3.5, -3.5, -2.5]])
 
 
 class PlanarReacher:

@@ -78,7 +78,7 @@ class Controls:
         for row, button in enumerate(self._buttons):
             button.visible = row < len(skills)
         for button, skill in zip(self._buttons, skills, strict=False):
-            pointer = "▶ " if skill.component == selected else ""
+            pointer = "▸" if skill.component == selected else ""
             verdict = " ".join(["✓" if skill.success else "✗", skill.mode])
             numbers = f"{skill.component}  ·  {skill.probability:.0%}  ·  {skill.returned:.2f}"
             button.label = f"{pointer}{numbers}  ·  {verdict}"

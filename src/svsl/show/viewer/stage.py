@@ -17,7 +17,7 @@ from svsl.show.rendering import set_pose
 from svsl.tasks.base import Task
 from svsl.tasks.presentation import Motion, MujocoScene, PictureScene, PlanarScene, Showable
 
-_ROOM = 1.55  # distance relative to the camera of pictures, so that the maps fit beside the scene
+_ROOM = 1.65  # distance relative to the camera of pictures, so that the maps fit beside the scene
 _MAP_DEPTH = 0.55
 _RED, _BLACK = (187, 85, 102), (40, 40, 40)
 _UP = np.array([0.0, 0.0, 1.0])
