@@ -198,17 +198,17 @@ def check_workers(options: Options, folder: Path) -> int:
     task = GymnasiumTask("svsl.environments:svsl/PlanarReacher-v0")
     task.workers = 2
     settings: dict[str, Any] = {"components": 2, "iterations": 50}
-    differing = runs = 0
+    differing, runs, seconds = 0, 0, 0.0  # of the first run, which is left alone
     while expected is None or kills < options.count:
         ended = threading.Event()
 
-        def kill(at_rest: bool = expected is None, ended: threading.Event = ended) -> None:
-            while not at_rest and not ended.wait(rng.uniform(0.2, 1.0)):
+        def kill(seconds: float = seconds, ended: threading.Event = ended) -> None:
+            while seconds and not ended.wait(rng.uniform(0.2, 1.0) * seconds):
                 victims = [worker for worker in task._pool._workers if worker.jobs is not None]  # that have started
                 if victims and (victim := rng.choice(victims).process.pid):
                     os.kill(victim, signal.SIGKILL)
 
-        before, killer = task._pool.replaced, threading.Thread(target=kill)
+        before, start, killer = task._pool.replaced, time.monotonic(), threading.Thread(target=kill)
         killer.start()
         try:
             library = svsl.train(task, seed=0, **settings)
@@ -217,7 +217,7 @@ def check_workers(options: Options, folder: Path) -> int:
             killer.join()
         arrays = [array.tobytes() for array in library.mixture.to_arrays().values()]
         kills, runs = kills + task._pool.replaced - before, runs + 1
-        expected = expected or arrays
+        expected, seconds = expected or arrays, seconds or time.monotonic() - start
         differing += arrays != expected
     print(f"{kills} killed workers in {runs - 1} runs; {differing} ended in other bytes")
     return int(differing > 0)
