@@ -36,7 +36,8 @@ _WALL_PLACES = (
     ((0, -_HALF, _WALL_Z), (_HALF, _WALL, _WALL_HALF_HEIGHT)),
 )
 _PLATE_SIZE: Vector = (_HALF, _HALF, 0.01)
-_BLUE, _ORANGE, _WOOD, _STEEL = (0.24, 0.46, 0.72, 1), (0.93, 0.47, 0.13, 1), (0.80, 0.66, 0.48, 1), (0.3, 0.32, 0.36, 1)
+_BLUE, _ORANGE = (0.24, 0.46, 0.72, 1), (0.93, 0.47, 0.13, 1)
+_WOOD, _STEEL = (0.80, 0.66, 0.48, 1), (0.30, 0.32, 0.36, 1)
 _FLOOR_Z = -0.94
 
 
@@ -50,7 +51,6 @@ def box_pushing_model(drive: Drive, visuals: bool = True) -> mujoco.MjModel:
         visuals: Include purely visual geoms; the motion is the same without them.
     """
     spec = new_scene(TIMESTEP_S, middle=(0.3, 0.0, 0.1), light=(-0.35, 0.45, -1.0))
-    spec.compiler.fusestatic = True  # bodies without joints would take time at every step
     spec.option.cone, spec.option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 3
     spec.option.solver, spec.option.tolerance = mujoco.mjtSolver.mjSOL_NEWTON, 1e-10
     floor = spec.geom("floor")
@@ -65,7 +65,7 @@ def box_pushing_model(drive: Drive, visuals: bool = True) -> mujoco.MjModel:
             body.gravcomp = 0
     target = spec.worldbody.add_body(name="target", pos=(0.5, -0.2, BOX_Z), mocap=True)
     _add_target(target)
-    add_camera(spec.worldbody, eye=(1.55, -0.95, 0.95), target=(0.28, 0.02, 0.12), fovy=42)
+    add_camera(spec.worldbody, eye=(1.55, -0.85, 0.95), target=(0.3, 0.02, 0.16), fovy=36)
     add_sensor(spec, "rod_tip_pos", "FRAMEPOS", "SITE", "rod_tip")
     add_sensor(spec, "rod_quat", "FRAMEQUAT", "SITE", "rod_tip")
     for name in WALLS:
@@ -143,5 +143,3 @@ def _add_drive(spec: mujoco.MjSpec, number: int, drive: Drive) -> None:
         limit = TORQUE_LIMIT[number - 1]
     motor.forcelimited, motor.forcerange = mujoco.mjtLimited.mjLIMITED_TRUE, (-limit, limit)
     add_sensor(spec, f"command_{number}", "ACTUATORFRC", "ACTUATOR", f"motor_{number}")
-
-

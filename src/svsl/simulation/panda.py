@@ -140,7 +140,7 @@ def _add_hand(flange: mujoco.MjsBody) -> None:
     hand.add_site(name="rod_tip", pos=ROD_TIP_POS, rgba=(0, 0, 0, 0))
     rod = hand.add_body(name="push_rod", gravcomp=1)
     size, pos = (ROD_RADIUS, ROD_HALF_LENGTH, 0), (0, 0, ROD_CENTRE)
-    rod.add_geom(name="rod", type=_TUBE, size=size, pos=pos, group=SOLID_GROUP, rgba=(0.80, 0.45, 0.10, 1))
+    rod.add_geom(name="rod", type=_TUBE, size=size, pos=pos, group=SOLID_GROUP, rgba=(0.35, 0.37, 0.41, 1))
     mass, (x, y, z), (qw, qx, qy, qz), moments = _FINGER
     for name, side in (("left", 1.0), ("right", -1.0)):
         inertia = Inertia(mass, (-side * x, side * y, z), (qw, side * qx, -side * qy, qz), moments)
@@ -156,5 +156,3 @@ def _add_hand(flange: mujoco.MjsBody) -> None:
 def _add_box(body: mujoco.MjsBody, pos: Vector, size: Vector, material: str) -> None:
     visual = {"mass": 0, "group": VISUAL_GROUP, **NO_COLLISIONS}
     body.add_geom(type=GEOM.mjGEOM_BOX, pos=pos, size=size, material=material, **visual)
-
-

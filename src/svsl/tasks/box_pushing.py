@@ -105,7 +105,7 @@ class BoxPushing(SimulatedTask):
         )
         self._bias = bias_simulator() if controller == "published" else None
         low, high = np.array([*_BOX_LOW, 0.0]), np.array([*_BOX_HIGH, 2 * np.pi])
-        names = ("target x [m]", "target y [m]", "target yaw [rad]")
+        names: tuple[str, ...] = ("target x [m]", "target y [m]", "target yaw [rad]")
         if start == "random":
             half_turn = np.array([0.0, 0.0, np.pi])
             low, high = np.concatenate([low, low - half_turn]), np.concatenate([high, high + half_turn])

@@ -101,21 +101,26 @@ class HeldTorques:
         simulator: Of the model with motors.
         bias: Of the `bias_model`.
         states: `(n, size)` at the start.
+
+    Attributes:
+        states: `(n, size + 7)`, of the physics and the compensation.
     """
 
     def __init__(self, simulator: Simulator, bias: Simulator, states: Array) -> None:
-        self.simulator, self.bias, self.states = simulator, bias, states.copy()
-        self.compensation = self._torques(states)
+        self.simulator, self.bias = simulator, bias
+        self.states = np.empty((len(states), states.shape[1] + JOINTS))
+        self.begin(slice(None), states)
 
     def begin(self, rows: BoolArray | slice, states: Array) -> None:
         """Starts new episodes in some rows."""
-        self.states[rows], self.compensation[rows] = states, self._torques(states)
+        self.states[rows] = np.concatenate([states, self._torques(states)], axis=1)
 
     def advance(self, commands: Array) -> tuple[Array, Array]:
         """Applies `commands (n, 7)` [N m] for a control step; returns `(n, 10, ...)` states and sensors."""
-        torque = np.clip(commands + self.compensation, -np.array(TORQUE_LIMIT), TORQUE_LIMIT)
-        states, sensors = self.simulator.run(self.states, np.repeat(torque[:, None], SUBSTEPS, axis=1))
-        self.states, self.compensation = states[:, -1], self._torques(states[:, -2])
+        before, compensation = self.states[:, :-JOINTS], self.states[:, -JOINTS:]
+        torque = np.clip(commands + compensation, -np.array(TORQUE_LIMIT), TORQUE_LIMIT)
+        states, sensors = self.simulator.run(before, np.repeat(torque[:, None], SUBSTEPS, axis=1))
+        self.states = np.concatenate([states[:, -1], self._torques(states[:, -2])], axis=1)
         return states, sensors
 
     def _torques(self, states: Array) -> Array:
@@ -153,6 +158,8 @@ class BoxPushes:
     diverges.
     """
 
+    steps = STEPS
+
     def __init__(self, task: Starts, context_dim: int, count: int, workers: int | None = None) -> None:
         self.task, self.sees_time = task, task.reward != "dense"
         simulator = Simulator(box_pushing_model("motor", visuals=False), _CONTROL, workers)
@@ -166,7 +173,7 @@ class BoxPushes:
 
     @property
     def states(self) -> Array:
-        """States of the physics `(n, size)`."""
+        """States of the physics and the controller `(n, size + 7)`."""
         return self.arms.states
 
     def begin(self, rows: BoolArray | slice, goals: Array) -> None:
@@ -199,6 +206,10 @@ class BoxPushes:
         last, effort = self.time >= STEPS, (commands**2).sum(axis=1)
         rewards = step_rewards(self.task.reward, seen, effort[:, None], last[:, None], targets)[:, 0]
         return np.where(failed, PENALTY, rewards), failed | last
+
+    def distance(self) -> Array:
+        """Returns the distance of each box to its target [m]: `(n,)`."""
+        return self._errors[0]
 
     def success(self) -> BoolArray:
         """Which boxes are close enough to their targets: `(n,)`."""
