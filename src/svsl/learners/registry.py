@@ -87,6 +87,11 @@ _REACHER5 = SVSLConfig(
     components=40, iterations=250, alpha=1e-6, beta=15.0, beta_weight=15.0, min_weight=1e-5,
     expert_batch=60, buffer=513, draw_together=True,
 )  # fmt: skip
+# not in the paper: 780 features need a long memory, which few new episodes keep up to date
+_BOX_PUSHING = SVSLConfig(
+    components=20, iterations=300, alpha=0.01, beta=5.0, kl_expert=0.05,
+    context_batch=12, expert_batch=60, buffer=1600, draw_together=True, reject_outside=True,
+)  # fmt: skip
 _LADIPS_TABLE_TENNIS = LaDiPSConfig(
     components=50, iterations=3000, history=30, kl_expert=0.01, kl_gating=0.02, gating_entropy=log(30)
 )
@@ -113,6 +118,10 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
         "last2": Preset(
             replace(_REACHER5, alpha=1.0, beta=25.0, beta_weight=25.0, iterations=800), {"reward": "last2"}
         ),
+    },
+    ("box-pushing", "svsl"): {
+        "efficient": Preset(_BOX_PUSHING),
+        "versatile": Preset(replace(_BOX_PUSHING, gamma=1.0, distinguish_by="behaviour")),
     },
     ("planar-reacher", "hireps"): {"paper": Preset(HiREPSConfig(components=60, kl=0.5, kappa=0.99, iterations=960))},
     ("beer-pong", "hireps"): {"paper": Preset(HiREPSConfig(components=70, kl=0.3, kappa=0.9, iterations=1100))},

@@ -123,7 +123,7 @@ class Hoppers:
     the rest of the return. A simulation that diverges is over.
     """
 
-    sees_time = True
+    steps, sees_time = STEPS, True
 
     def __init__(self, simulator: Simulator, count: int) -> None:
         self.simulator, self.dt_s = simulator, float(simulator.model.opt.timestep)
