@@ -40,7 +40,7 @@ class StepEnv(ShownEnv):
         return self.arms.observe()[0], {}
 
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Applies one action for 0.02 s."""
+        """Applies one action until the next is due."""
         rewards, over = self.arms.step(np.asarray(action)[None])
         info = {"distance": float(self.arms.distance()[0]), "success": bool(self.arms.success()[0])}
         over_now, terminates = bool(over[0]), self.arms.sees_time
