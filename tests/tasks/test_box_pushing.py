@@ -65,7 +65,7 @@ def angle_between(first: Array, second: Array) -> float:
 class Naive:
     """One push as the loop saw it."""
 
-    returns: dict[str, float]
+    returns: dict[Reward, float]
     distance: float
     angle: float
     effort: float
