@@ -110,6 +110,7 @@ class BoxPushing(SimulatedTask):
             half_turn = np.array([0.0, 0.0, np.pi])
             low, high = np.concatenate([low, low - half_turn]), np.concatenate([high, high + half_turn])
             names = ("box x [m]", "box y [m]", "box yaw [rad]", *names)
+            self.context_maps = ((3, 4), (0, 1), (2, 5))
         self.context_low, self.context_high, self.context_names = low, high, names
         promp = primitive == "promp"
         bases = ProMP() if promp else ProDMP(bases=4, weight_scale=0.3, goal_scale=0.3)
