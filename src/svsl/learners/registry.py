@@ -92,11 +92,11 @@ _BOX_PUSHING = SVSLConfig(
     components=20, iterations=300, alpha=0.01, beta=5.0, kl_expert=0.05,
     context_batch=12, expert_batch=60, buffer=1600, draw_together=True, reject_outside=True,
 )  # fmt: skip
-# a jump needs 2,000 episodes: large steps, each fitted to twice as many episodes as the model has features
+# large steps, each fitted to twice as many episodes as the model has features
 _HOPPER_JUMP = SVSLConfig(
-    components=5, iterations=70, alpha=1e-3, beta=1.0, kl_expert=0.1,
+    components=3, iterations=120, alpha=1e-3, beta=0.5, kl_expert=0.1,
     context_batch=4, expert_batch=20, buffer=306, draw_together=True,
-    closing_iterations=20, closing_batch=20, kl_closing=0.05,
+    closing_iterations=50, closing_batch=20, kl_closing=0.05,
 )  # fmt: skip
 _LADIPS_TABLE_TENNIS = LaDiPSConfig(
     components=50, iterations=3000, history=30, kl_expert=0.01, kl_gating=0.02, gating_entropy=log(30)
