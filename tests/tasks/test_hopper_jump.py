@@ -78,7 +78,9 @@ def test_published_jump(task: HopperJump) -> None:
     assert outcome.info["jumped"][0]
     assert outcome.info["healthy"][0]
     assert not outcome.success[0]  # it ends 0.26 m from the goal
-    assert task.motion(CONTEXT, JUMP).moments == {"jump": 61}  # it leaves the floor in step 60, counted from 0
+    # it leaves the floor in step 60 and lands in step 137, counted from 0
+    assert task.motion(CONTEXT, JUMP).moments == {"jump": 61, "landing": 138}
+    assert outcome.info["mode"][0] == "leaning back, beyond"
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,21 @@ def test_the_return_is_that_of_a_plain_loop(task: HopperJump) -> None:
     assert np.ptp(outcome.returns) > 3
 
 
+def test_kinds_of_jumps(task: HopperJump) -> None:
+    contexts = np.tile(CONTEXT, (4, 1))
+    contexts[1:, 0] = 1.1, 1.35, 0.8
+    parameters = np.tile(JUMP, (4, 1))
+    parameters[3] = 0  # falls over
+    outcome = task.evaluate(contexts, parameters, stream(0))
+    assert_array_equal(
+        outcome.info["mode"], ["leaning back, beyond", "leaning back, on the goal", "leaning back, short", "no jump"]
+    )
+    assert outcome.info["path"].shape == (4, 4 * 26)
+    motion = task.motion(CONTEXT, JUMP)
+    torso, sole = motion.poses[::10, 1:3], motion.trail[::10, ::2]
+    assert_allclose(outcome.info["path"][0].reshape(26, 4) * 0.1, np.concatenate([torso, sole], axis=1), atol=1e-12)
+
+
 def test_success_needs_a_jump_its_height_and_the_goal(task: HopperJump) -> None:
     hoppers = task.step_form(4)
     hoppers.begin(slice(None), np.tile(CONTEXT, (4, 1)))
@@ -150,6 +167,9 @@ def test_the_batch_and_the_threads_change_nothing(task: HopperJump) -> None:
     parameters[3] = np.nan
     whole = task.evaluate(contexts, parameters, stream(0))
     assert whole.returns[3] == task.penalty
+    nothing = task.evaluate(contexts[3:4], parameters[3:4], stream(0))
+    assert nothing.returns[0] == task.penalty
+    assert nothing.info["path"].shape == (1, 104)
     task.workers = 1
     part = task.evaluate(contexts[1:5], parameters[1:5], stream(1))
     task.workers = None

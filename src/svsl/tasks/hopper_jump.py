@@ -3,6 +3,7 @@
 import mujoco
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from svsl.model.gaussians import Array, BoolArray
 from svsl.simulation.hopper import foot_points, hopper_model, touches_floor
@@ -22,9 +23,10 @@ PATH_UNIT = 0.1  # metres: jumps this far apart are clearly different
 _EFFORT_PRICE = 1e-3
 _HEALTHY_HEIGHT, _HEALTHY_LIMIT = 0.5, 100.0
 _PATH_STRIDE = 10
+_LEANING, _OFF_GOAL = 1.0, 0.15  # rad, m: what tells kinds of jumps apart
 _CONTROL = mujoco.mjtState.mjSTATE_CTRL.value
 # entries of a state: time, qpos (x, z, angle, thigh, leg, foot), qvel
-_QPOS, _QVEL, _HEIGHT = slice(1, 7), slice(7, 13), 2
+_QPOS, _HEIGHT, _LEAN = slice(1, 7), 2, 3
 _JOINTS, _SPEEDS = slice(4, 7), slice(10, 13)
 # what a hopper has done: it falls at first, touches the floor, leaves it, and lands
 _FALLING, _STANDING, _JUMPING, _LANDED = range(4)
@@ -69,7 +71,8 @@ class HopperJump(SimulatedTask):
         states, moments = start_states(context[None])[None, 0], {}
         if parameters is not None and np.isfinite(parameters).all():
             hoppers, states = self._simulate(context[None], parameters[None])
-            states, moments = states[0], {"jump": int(hoppers.jumped_at[0])} if hoppers.jumped_at[0] else {}
+            named = {"jump": int(hoppers.jumped_at[0]), "landing": int(hoppers.landed_at[0])}
+            states, moments = states[0], {name: step for name, step in named.items() if step}
         sole, _ = foot_points(states[:, _QPOS])
         trail = np.column_stack([sole[:, 0], np.zeros(len(sole)), sole[:, 1]])
         goal = np.array([context[0], 0.0, 0.0])
@@ -98,8 +101,8 @@ class HopperJump(SimulatedTask):
     def _score(self, hoppers: "Hoppers", states: Array) -> Outcome:
         failed = diverged(states[:, -1], np.full(len(states), STEPS * SUBSTEPS * self.dt_s), self.dt_s)
         returns = hoppers.final_rewards() - hoppers.effort
-        sole, _ = foot_points(states[:, ::_PATH_STRIDE, _QPOS])
-        torso = states[:, ::_PATH_STRIDE, 1 : _HEIGHT + 1]
+        seen = states[:, ::_PATH_STRIDE]
+        path = np.concatenate([seen[..., 1 : _HEIGHT + 1], foot_points(seen[..., _QPOS])[0]], axis=2) / PATH_UNIT
         info = {
             "height": hoppers.highest,
             "landing_distance": hoppers.landing_distance,
@@ -109,7 +112,8 @@ class HopperJump(SimulatedTask):
             "effort": hoppers.effort,
             "diverged": failed,
             "steps": np.full(len(states), STEPS * SUBSTEPS),
-            "path": np.concatenate([torso, sole], axis=2).reshape(len(states), -1) / PATH_UNIT,
+            "mode": _modes(hoppers, states),
+            "path": path.reshape(len(path), 4 * seen.shape[1]),
         }
         return Outcome(np.where(failed, self.penalty, returns), hoppers.success() & ~failed, info)
 
@@ -130,14 +134,14 @@ class Hoppers:
         self.goals = np.zeros((count, 4))
         self.states, self.time = start_states(self.goals), np.zeros(count, dtype=np.int64)
         self.highest, self.landing_distance, self.effort = np.zeros((3, count))
-        self.stage, self.jumped_at = np.zeros((2, count), dtype=np.int64)
+        self.stage, self.jumped_at, self.landed_at = np.zeros((3, count), dtype=np.int64)
         self.observation_space = spaces.Box(-np.inf, np.inf, (17,), dtype=np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, (JOINTS,), dtype=np.float64)
 
     def begin(self, rows: BoolArray | slice, goals: Array) -> None:
         """Starts new episodes in some rows."""
         self.goals[rows], self.states[rows] = goals, start_states(goals)
-        for record in (self.time, self.highest, self.effort, self.stage, self.jumped_at):
+        for record in (self.time, self.highest, self.effort, self.stage, self.jumped_at, self.landed_at):
             record[rows] = 0
         self.landing_distance[rows] = NO_LANDING
 
@@ -167,6 +171,7 @@ class Hoppers:
         leaves = (self.stage == _STANDING) & ~touches
         self.landing_distance = np.where(lands, self.distance(), self.landing_distance)
         self.jumped_at = np.where(leaves, self.time, self.jumped_at)
+        self.landed_at = np.where(lands, self.time, self.landed_at)
         self.stage += lands | leaves | ((self.stage == _FALLING) & touches)
 
     def final_rewards(self) -> Array:
@@ -190,6 +195,18 @@ class Hoppers:
     def success(self) -> BoolArray:
         """Which hoppers have jumped high and are close enough to their goals: `(n,)`."""
         return self.jumped() & (self.highest >= SUCCESS_HEIGHT) & (self.distance() <= SUCCESS_DISTANCE)
+
+
+def _modes(hoppers: Hoppers, states: Array) -> NDArray[np.str_]:
+    """How the torso leans before the jump, and where the sole lands: `(n,)`."""
+    every, until = np.arange(len(states)), np.arange(states.shape[1]) <= hoppers.jumped_at[:, None]
+    lean = np.where(until, states[..., _LEAN], 0.0)
+    lean = lean[every, np.abs(lean).argmax(axis=1)]
+    style = np.select([lean < -_LEANING, lean > _LEANING], ["leaning back", "leaning forward"], "upright")
+    landing = foot_points(states[every, hoppers.landed_at, _QPOS])[0][:, 0] - hoppers.goals[:, 0]
+    place = np.select([landing < -_OFF_GOAL, landing > _OFF_GOAL], ["short", "beyond"], "on the goal")
+    jumps = np.char.add(np.char.add(style, ", "), place)
+    return np.where(hoppers.jumped(), jumps, "no jump")
 
 
 def start_states(contexts: Array) -> Array:
