@@ -154,9 +154,7 @@ def test_kinds_of_jumps(task: HopperJump) -> None:
 def test_success_needs_a_jump_its_height_and_the_goal(task: HopperJump) -> None:
     hoppers = task.step_form(4)
     hoppers.begin(slice(None), np.tile(CONTEXT, (4, 1)))
-    sole = foot_points(hoppers.states[:, 1:7])[0]
-    hoppers.states[:, 2] -= sole[:, 1]  # on the floor
-    hoppers.goals[:, 0] = sole[:, 0] + [0.19, 0.21, 0.19, 0.19]
+    hoppers.soles[:] = [(0.8 + offset, 0.0) for offset in (0.19, 0.21, 0.19, 0.19)]
     hoppers.highest[:] = 1.8, 1.8, 1.79, 1.8
     hoppers.stage[:] = 3, 3, 3, 2
     assert_array_equal(hoppers.success(), [True, False, False, False])

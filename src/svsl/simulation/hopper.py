@@ -51,15 +51,16 @@ def foot_points(qpos: Array) -> tuple[Array, Array]:
     Returns:
         Positions x, z `(..., 2)`, and heights `(...)`, with rounding independent of the batch.
     """
-    x, z, torso, thigh, leg, foot = np.moveaxis(qpos, -1, 0)
-    upper = torso - thigh  # angles add up with the sign of the joints' axes
-    lower = upper - leg
-    sole = lower - foot
-    ankle_x = x - _HIP * np.sin(torso) - _THIGH * np.sin(upper) - _SHIN * np.sin(lower)
-    ankle_z = z - _HIP * np.cos(torso) - _THIGH * np.cos(upper) - _SHIN * np.cos(lower)
-    sine, cosine = np.sin(sole), np.cos(sole)
-    position = np.stack([ankle_x - ANKLE_HEIGHT * sine, ankle_z - ANKLE_HEIGHT * cosine], axis=-1)
-    return position, ankle_z - ANKLE_HEIGHT - np.maximum(_HEEL * sine, _TOES * sine)
+    angles = qpos[..., 2:].copy()  # of torso, thigh, leg and foot, each relative to the one before
+    angles[..., 1:] *= -1  # the joints' axes point the other way
+    np.cumsum(angles, axis=-1, out=angles)
+    sine, cosine = np.sin(angles), np.cos(angles)
+    position = qpos[..., :2].copy()
+    for part, length in enumerate((_HIP, _THIGH, _SHIN, ANKLE_HEIGHT)):
+        position[..., 0] -= length * sine[..., part]
+        position[..., 1] -= length * cosine[..., part]
+    ankle_z = position[..., 1] + ANKLE_HEIGHT * cosine[..., 3]
+    return position, ankle_z - ANKLE_HEIGHT - np.maximum(_HEEL * sine[..., 3], _TOES * sine[..., 3])
 
 
 def touches_floor(height: Array) -> BoolArray:

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from svsl.model.gaussians import Array, BoolArray
 from svsl.simulation.hopper import foot_points, hopper_model, touches_floor
 from svsl.simulation.movements import Movement, ProDMP
-from svsl.simulation.rollout import Simulator, diverged
+from svsl.simulation.rollout import Simulator, diverged, first_true
 from svsl.tasks.base import Outcome
 from svsl.tasks.presentation import Motion
-from svsl.tasks.simulated import Plan, SimulatedTask
+from svsl.tasks.simulated import Plan, SimulatedTask, running_sum
 
 STEPS, SUBSTEPS = 250, 4  # of 8 ms and 2 ms
 START_HEIGHT = 1.5
@@ -91,11 +91,12 @@ class HopperJump(SimulatedTask):
         position, velocity = self.movement.trajectories(parameters, contexts[:, 1:], STEPS + 1, SUBSTEPS * self.dt_s)
         aim = KP * position + KD * velocity  # an action aims at the position at its end
         states = np.empty((len(contexts), STEPS + 1, hoppers.states.shape[1]))
-        states[:, 0] = hoppers.states
-        for step in range(1, STEPS + 1):
-            now = hoppers.states
-            hoppers.step(aim[:, step] - KP * now[:, _JOINTS] - KD * now[:, _SPEEDS])
-            states[:, step] = hoppers.states
+        actions = np.empty((len(contexts), STEPS, JOINTS))
+        states[:, 0] = now = hoppers.states
+        for step in range(STEPS):
+            actions[:, step] = action = np.clip(aim[:, step + 1] - KP * now[:, _JOINTS] - KD * now[:, _SPEEDS], -1, 1)
+            states[:, step + 1] = now = hoppers.simulate(now, action)
+        hoppers.follow(states[:, 1:], actions)
         return hoppers, states
 
     def _score(self, hoppers: "Hoppers", states: Array) -> Outcome:
@@ -133,6 +134,7 @@ class Hoppers:
         self.simulator, self.dt_s = simulator, float(simulator.model.opt.timestep)
         self.goals = np.zeros((count, 4))
         self.states, self.time = start_states(self.goals), np.zeros(count, dtype=np.int64)
+        self.soles = np.zeros((count, 2))
         self.highest, self.landing_distance, self.effort = np.zeros((3, count))
         self.stage, self.jumped_at, self.landed_at = np.zeros((3, count), dtype=np.int64)
         self.observation_space = spaces.Box(-np.inf, np.inf, (17,), dtype=np.float64)
@@ -141,6 +143,7 @@ class Hoppers:
     def begin(self, rows: BoolArray | slice, goals: Array) -> None:
         """Starts new episodes in some rows."""
         self.goals[rows], self.states[rows] = goals, start_states(goals)
+        self.soles[rows] = foot_points(self.states[rows, _QPOS])[0]
         for record in (self.time, self.highest, self.effort, self.stage, self.jumped_at, self.landed_at):
             record[rows] = 0
         self.landing_distance[rows] = NO_LANDING
@@ -153,26 +156,33 @@ class Hoppers:
     def step(self, actions: Array) -> tuple[Array, BoolArray]:
         """Steps every hopper by one of `actions (n, 3)`; returns the rewards and which episodes are over."""
         applied = np.clip(np.nan_to_num(actions), -1.0, 1.0)
-        before = self.states[:, 0]
-        states, _ = self.simulator.run(self.states, np.repeat(applied[:, None], SUBSTEPS, axis=1))
-        self.states = states[:, -1]
-        self.time += 1
-        effort = _EFFORT_PRICE * (applied[:, 0] ** 2 + applied[:, 1] ** 2 + applied[:, 2] ** 2)
-        self.effort += effort
-        self.highest = np.maximum(self.highest, self.states[:, _HEIGHT])
-        self._follow_jump()
+        before, effort = self.states[:, 0], self.effort
+        self.follow(self.simulate(self.states, applied)[:, None], applied[:, None])
         failed = diverged(self.states, before + SUBSTEPS * self.dt_s, self.dt_s)
         last = self.time >= STEPS
-        return np.where(last, self.final_rewards(), 0.0) - effort, failed | last
+        return np.where(last, self.final_rewards(), 0.0) - (self.effort - effort), failed | last
 
-    def _follow_jump(self) -> None:
-        touches = touches_floor(foot_points(self.states[:, _QPOS])[1])
-        lands = (self.stage == _JUMPING) & touches
-        leaves = (self.stage == _STANDING) & ~touches
-        self.landing_distance = np.where(lands, self.distance(), self.landing_distance)
-        self.jumped_at = np.where(leaves, self.time, self.jumped_at)
-        self.landed_at = np.where(lands, self.time, self.landed_at)
-        self.stage += lands | leaves | ((self.stage == _FALLING) & touches)
+    def simulate(self, states: Array, actions: Array) -> Array:
+        """The states after actions from -1 to 1: `(n, 13)`."""
+        return self.simulator.run(states, np.repeat(actions[:, None], SUBSTEPS, axis=1))[0][:, -1]
+
+    def follow(self, states: Array, actions: Array) -> None:
+        """Takes in what happened next: the states after each of some steps `(n, t, 13)`, and their actions."""
+        soles, height = foot_points(states[..., _QPOS])
+        touches, steps, at = touches_floor(height), np.arange(states.shape[1]), np.zeros(len(states), dtype=np.int64)
+        for stage, ends in ((_FALLING, touches), (_STANDING, ~touches), (_JUMPING, touches)):
+            first = first_true(ends & (steps >= at[:, None]))
+            rows = np.flatnonzero((self.stage == stage) & (first < len(steps)))
+            first = first[rows]
+            at[rows], self.stage[rows] = first + 1, stage + 1
+            if stage == _STANDING:
+                self.jumped_at[rows] = self.time[rows] + first + 1
+            elif stage == _JUMPING:
+                self.landed_at[rows] = self.time[rows] + first + 1
+                self.landing_distance[rows] = _distance(soles[rows, first], self.goals[rows])
+        self.highest = np.maximum(self.highest, states[..., _HEIGHT].max(axis=1))
+        self.effort = self.effort + running_sum(_EFFORT_PRICE * (actions**2).sum(axis=2))
+        self.states, self.soles, self.time = states[:, -1], soles[:, -1], self.time + len(steps)
 
     def final_rewards(self) -> Array:
         """The return without the effort, if the episodes ended now: `(n,)`."""
@@ -180,8 +190,7 @@ class Hoppers:
 
     def distance(self) -> Array:
         """Distance of each sole to its goal: `(n,)`."""
-        sole, _ = foot_points(self.states[:, _QPOS])
-        return np.hypot(sole[:, 0] - self.goals[:, 0], sole[:, 1])
+        return _distance(self.soles, self.goals)
 
     def healthy(self) -> BoolArray:
         """Which hoppers are upright and move within limits: `(n,)`."""
@@ -195,6 +204,11 @@ class Hoppers:
     def success(self) -> BoolArray:
         """Which hoppers have jumped high and are close enough to their goals: `(n,)`."""
         return self.jumped() & (self.highest >= SUCCESS_HEIGHT) & (self.distance() <= SUCCESS_DISTANCE)
+
+
+def _distance(soles: Array, goals: Array) -> Array:
+    """Distance of soles `(n, 2)` to goals `(n, 4)`."""
+    return np.hypot(soles[:, 0] - goals[:, 0], soles[:, 1])
 
 
 def _modes(hoppers: Hoppers, states: Array) -> NDArray[np.str_]:
