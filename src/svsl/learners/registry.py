@@ -98,7 +98,13 @@ _BOX_PUSHING_RANDOM = replace(
     _BOX_PUSHING, components=24, buffer=1900,
     context_start_std=(0.1, 0.3, 2.0, 0.1, 0.3, 2.0), context_std=(0.08, 0.15, 0.8, 0.08, 0.15, 0.8),
 )  # fmt: skip
-_VERSATILE: dict[str, Any] = {"gamma": 2.0, "distinguish_by": "behaviour"}
+_VERSATILE_BOX_PUSHING: dict[str, Any] = {"gamma": 2.0, "distinguish_by": "behaviour"}
+# a jump needs 2,000 episodes: large steps, each fitted to twice as many episodes as the model has features
+_HOPPER_JUMP = SVSLConfig(
+    components=5, iterations=70, alpha=1e-3, beta=1.0, kl_expert=0.1,
+    context_batch=4, expert_batch=20, buffer=306, draw_together=True,
+    closing_iterations=20, closing_batch=20, kl_closing=0.05,
+)  # fmt: skip
 _LADIPS_TABLE_TENNIS = LaDiPSConfig(
     components=50, iterations=3000, history=30, kl_expert=0.01, kl_gating=0.02, gating_entropy=log(30)
 )
@@ -128,9 +134,13 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     },
     ("box-pushing", "svsl"): {
         "efficient": Preset(_BOX_PUSHING, {"start": "fixed"}),
-        "versatile": Preset(replace(_BOX_PUSHING, **_VERSATILE), {"start": "fixed"}),
+        "versatile": Preset(replace(_BOX_PUSHING, **_VERSATILE_BOX_PUSHING), {"start": "fixed"}),
         "efficient-random": Preset(_BOX_PUSHING_RANDOM, {"start": "random"}),
-        "versatile-random": Preset(replace(_BOX_PUSHING_RANDOM, **_VERSATILE), {"start": "random"}),
+        "versatile-random": Preset(replace(_BOX_PUSHING_RANDOM, **_VERSATILE_BOX_PUSHING), {"start": "random"}),
+    },
+    ("hopper-jump", "svsl"): {
+        "efficient": Preset(_HOPPER_JUMP),
+        "versatile": Preset(replace(_HOPPER_JUMP, components=12, gamma=0.5, distinguish_by="behaviour")),
     },
     ("planar-reacher", "hireps"): {"paper": Preset(HiREPSConfig(components=60, kl=0.5, kappa=0.99, iterations=960))},
     ("beer-pong", "hireps"): {"paper": Preset(HiREPSConfig(components=70, kl=0.3, kappa=0.9, iterations=1100))},

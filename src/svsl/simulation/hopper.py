@@ -29,6 +29,8 @@ def hopper_model(visuals: bool = True) -> mujoco.MjModel:
     # without warm starts a step depends only on the state, not on the previous steps of its rollout
     spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_WARMSTART
     if visuals:
+        floor = spec.material("MatPlane")
+        floor.reflectance, spec.texture("texplane").rgb1, spec.texture("texplane").rgb2 = 0, (0.5,) * 3, (0.6,) * 3
         spec.visual.global_.offwidth, spec.visual.global_.offheight = 1920, 1440
         spec.stat.center, spec.stat.extent = (0.5, 0, 0.9), 2.0
         goal = spec.worldbody.add_body(name="goal", mocap=True)
