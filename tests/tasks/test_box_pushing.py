@@ -140,7 +140,7 @@ def test_the_published_push_succeeds_as_it_does_there() -> None:
     assert info["distance"][0] == pytest.approx(0.0028, abs=0.015)
     assert info["angle"][0] == pytest.approx(0.0618, abs=0.25)
     assert info["effort"][0] == pytest.approx(4649, rel=0.01)
-    assert info["mode"][0] == "wall +y, clockwise"
+    assert info["mode"][0] == "+y, turns right"
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
@@ -160,7 +160,7 @@ def test_returns_are_those_of_a_plain_loop(controller: Controller, start: Any) -
     assert_allclose(info["angle"], [push.angle for push in naive], atol=1e-5)
     assert_allclose(info["effort"], [push.effort for push in naive], rtol=1e-5)
     assert_array_equal(outcome.success, [push.distance < 0.05 and push.angle < 0.5 for push in naive])
-    walls = [f"wall {WALLS[push.pressed.argmax()]}" if push.pressed.any() else "untouched" for push in naive]
+    walls = [WALLS[push.pressed.argmax()] if push.pressed.any() else "untouched" for push in naive]
     assert [mode.split(",")[0] for mode in info["mode"]] == walls
     last = info["path"].reshape(len(naive), 10, 5)[:, -1]
     assert_allclose(last[:, :2] * 0.05, [push.box[:2] for push in naive], atol=1e-5)
@@ -247,7 +247,7 @@ def test_other_primitives() -> None:
 def test_modes_name_the_wall_and_the_turn() -> None:
     pressed = np.array([[0, 3, 2, 0], [1, 0, 0, 0], [0, 0, 0, 9], [0, 0, 0, 0]])
     modes = push_modes(pressed, np.array([0.3, -0.3, 0.2, 1.0]))
-    assert modes.tolist() == ["wall -x, counterclockwise", "wall +x, clockwise", "wall -y, straight", "untouched"]
+    assert modes.tolist() == ["-x, turns left", "+x, turns right", "-y, straight", "untouched"]
 
 
 def test_a_motion_is_the_episode() -> None:

@@ -87,11 +87,18 @@ _REACHER5 = SVSLConfig(
     components=40, iterations=250, alpha=1e-6, beta=15.0, beta_weight=15.0, min_weight=1e-5,
     expert_batch=60, buffer=513, draw_together=True,
 )  # fmt: skip
-# not in the paper: 780 features need a long memory, which few new episodes keep up to date
+# not in the paper: 780 features need a long memory, which few new episodes keep up to date; components start small,
+# where the library fails, and grow as their experts learn to follow the target
 _BOX_PUSHING = SVSLConfig(
-    components=20, iterations=300, alpha=0.01, beta=5.0, kl_expert=0.05,
-    context_batch=12, expert_batch=60, buffer=1600, draw_together=True, reject_outside=True,
+    components=20, iterations=150, alpha=0.01, beta=20.0, kl_expert=0.05,
+    context_batch=12, expert_batch=60, buffer=1600, draw_together=True, reject_outside=True, start_tests=60,
+    closing_iterations=100, context_start_std=(0.1, 0.3, 2.0), context_std=(0.08, 0.15, 0.8),
 )  # fmt: skip
+_BOX_PUSHING_RANDOM = replace(
+    _BOX_PUSHING, components=24, buffer=1900,
+    context_start_std=(0.1, 0.3, 2.0, 0.1, 0.3, 2.0), context_std=(0.08, 0.15, 0.8, 0.08, 0.15, 0.8),
+)  # fmt: skip
+_VERSATILE_BOX_PUSHING: dict[str, Any] = {"gamma": 2.0, "distinguish_by": "behaviour"}
 # large steps, each fitted to twice as many episodes as the model has features
 _HOPPER_JUMP = SVSLConfig(
     components=3, iterations=120, alpha=1e-3, beta=0.5, kl_expert=0.1,
@@ -126,8 +133,10 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
         ),
     },
     ("box-pushing", "svsl"): {
-        "efficient": Preset(_BOX_PUSHING),
-        "versatile": Preset(replace(_BOX_PUSHING, gamma=1.0, distinguish_by="behaviour")),
+        "efficient": Preset(_BOX_PUSHING, {"start": "fixed"}),
+        "versatile": Preset(replace(_BOX_PUSHING, **_VERSATILE_BOX_PUSHING), {"start": "fixed"}),
+        "efficient-random": Preset(_BOX_PUSHING_RANDOM, {"start": "random"}),
+        "versatile-random": Preset(replace(_BOX_PUSHING_RANDOM, **_VERSATILE_BOX_PUSHING), {"start": "random"}),
     },
     ("hopper-jump", "svsl"): {
         "efficient": Preset(_HOPPER_JUMP),

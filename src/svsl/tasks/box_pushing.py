@@ -233,14 +233,14 @@ def box_yaws(box: Array, start: Array) -> Array:
 
 
 def push_modes(pressed: Array, turn: Array) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
-    """Kinds of pushes: the wall that the rod pressed longest, and which way the box turned.
+    """Kinds of pushes, such as "+y, turns left": the wall that the rod pressed longest, and how the box turned.
 
     Args:
         pressed: `(n, 4)`, how long the rod touched each of the `WALLS`.
         turn: `(n,)`, how far the box turned [rad], counterclockwise.
     """
-    turns = np.select([turn > _STRAIGHT, turn < -_STRAIGHT], ["counterclockwise", "clockwise"], "straight")
-    modes = np.char.add(np.char.add("wall ", np.array(WALLS)[pressed.argmax(axis=1)]), np.char.add(", ", turns))
+    turns = np.select([turn > _STRAIGHT, turn < -_STRAIGHT], ["turns left", "turns right"], "straight")
+    modes = np.char.add(np.array(WALLS)[pressed.argmax(axis=1)], np.char.add(", ", turns))
     return np.where(pressed.any(axis=1), modes, "untouched")
 
 
