@@ -29,6 +29,9 @@ def hopper_model(visuals: bool = True) -> mujoco.MjModel:
     # without warm starts a step depends only on the state, not on the previous steps of its rollout
     spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_WARMSTART
     if visuals:
+        for name, shade in (("torso", 0.95), ("thigh", 0.8), ("leg", 0.95), ("foot", 0.8)):
+            geom = spec.geom(f"{name}_geom")
+            geom.material, geom.rgba = "", (shade, 0.7 * shade, 0.4 * shade, 1)  # the viewer shows no textures
         floor = spec.material("MatPlane")
         floor.reflectance, spec.texture("texplane").rgb1, spec.texture("texplane").rgb2 = 0, (0.5,) * 3, (0.6,) * 3
         spec.visual.global_.offwidth, spec.visual.global_.offheight = 1920, 1440
