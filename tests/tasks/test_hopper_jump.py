@@ -12,6 +12,7 @@ from svsl.model.random import stream
 from svsl.simulation.hopper import HOPPER_FILE, foot_points, hopper_model, touches_floor
 from svsl.tasks.hopper_jump import HopperJump
 
+UPRIGHT_JUMP = np.array([0.29, -5.17, 7.52, 11.48, 5.39, 2.32, -12.57, -0.48, -0.4, -20.88, 7.8, 5.56])
 CONTEXT = np.array([0.8, -0.2, -0.1, 0.3])
 # by joint: three weights and the goal, for thigh, leg and foot
 JUMP = np.array([-1.95, 2.33, 1.72, -1.12, 2.92, -1.04, 0.46, 0.47, 1.25, -4.96, -1.02, 1.49])
@@ -137,15 +138,13 @@ def test_the_return_is_that_of_a_plain_loop(task: HopperJump) -> None:
 
 
 def test_kinds_of_jumps(task: HopperJump) -> None:
-    contexts = np.tile(CONTEXT, (4, 1))
-    contexts[1:, 0] = 1.1, 1.35, 0.8
-    parameters = np.tile(JUMP, (4, 1))
-    parameters[3] = 0  # falls over
+    contexts = np.tile(CONTEXT, (5, 1))
+    contexts[1:3, 0] = 1.1, 1.35
+    parameters = np.array([JUMP, JUMP, JUMP, UPRIGHT_JUMP, np.zeros(12)])
     outcome = task.evaluate(contexts, parameters, stream(0))
-    assert_array_equal(
-        outcome.info["mode"], ["leaning back, beyond", "leaning back, on the goal", "leaning back, short", "no jump"]
-    )
-    assert outcome.info["path"].shape == (4, 4 * 26)
+    leaning = [f"leaning back, {place}" for place in ("beyond", "on the goal", "short")]
+    assert_array_equal(outcome.info["mode"], [*leaning, "upright, short", "no jump"])
+    assert outcome.info["path"].shape == (5, 4 * 26)
     motion = task.motion(CONTEXT, JUMP)
     torso, sole = motion.poses[::10, 1:3], motion.trail[::10, ::2]
     assert_allclose(outcome.info["path"][0].reshape(26, 4) * 0.1, np.concatenate([torso, sole], axis=1), atol=1e-12)
