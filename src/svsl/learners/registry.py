@@ -102,9 +102,9 @@ _VERSATILE_BOX_PUSHING: dict[str, Any] = {"gamma": 2.0, "distinguish_by": "behav
 # large steps, each fitted to twice as many episodes as the model has features; components start small, since those that
 # start wide often learn to jump upright, which is easier and lower
 _HOPPER_JUMP = SVSLConfig(
-    components=2, iterations=200, alpha=0.01, beta=2.0, kl_expert=0.1,
+    components=2, iterations=180, alpha=0.1, beta=2.0, kl_expert=0.1,
     context_batch=4, expert_batch=20, buffer=306, draw_together=True,
-    closing_iterations=60, closing_batch=20, kl_closing=0.05, context_std=(0.26, 0.12, 0.05, 0.2),
+    closing_iterations=80, closing_batch=20, kl_closing=0.05, context_std=(0.26, 0.12, 0.05, 0.2),
 )  # fmt: skip
 _LADIPS_TABLE_TENNIS = LaDiPSConfig(
     components=50, iterations=3000, history=30, kl_expert=0.01, kl_gating=0.02, gating_entropy=log(30)
