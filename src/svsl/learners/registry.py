@@ -90,7 +90,7 @@ _REACHER5 = SVSLConfig(
 # not in the paper: 780 features need a long memory, which few new episodes keep up to date; components start small,
 # where the library fails, and grow as their experts learn to follow the target
 _BOX_PUSHING = SVSLConfig(
-    components=20, iterations=150, alpha=0.01, beta=20.0, kl_expert=0.05,
+    components=20, iterations=150, alpha=0.01, beta=50.0, kl_expert=0.1, kl_context=0.02,
     context_batch=12, expert_batch=60, buffer=1600, draw_together=True, reject_outside=True, start_tests=60,
     closing_iterations=100, context_start_std=(0.1, 0.3, 2.0), context_std=(0.08, 0.15, 0.8),
 )  # fmt: skip
@@ -98,7 +98,7 @@ _BOX_PUSHING_RANDOM = replace(
     _BOX_PUSHING, components=24, buffer=1900,
     context_start_std=(0.1, 0.3, 2.0, 0.1, 0.3, 2.0), context_std=(0.08, 0.15, 0.8, 0.08, 0.15, 0.8),
 )  # fmt: skip
-_VERSATILE_BOX_PUSHING: dict[str, Any] = {"gamma": 2.0, "distinguish_by": "behaviour"}
+_VERSATILE_BOX_PUSHING: dict[str, Any] = {"gamma": 5.0, "distinguish_by": "behaviour"}
 # large steps, each fitted to twice as many episodes as the model has features; components start small, since those that
 # start wide often learn to jump upright, which is easier and lower
 _HOPPER_JUMP = SVSLConfig(
