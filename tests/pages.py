@@ -33,7 +33,7 @@ Words = list[str]
 
 SMALL = ["--components", "1", "--iterations", "2", "--test-contexts", "3", "--workers", "1", "--quiet"]
 # the smallest buffers of their surrogates, and no weight stage: simulated episodes take milliseconds each
-SIMULATED = {"beer-pong": "171", "reacher5": "171", "table-tennis": "378"}
+SIMULATED = {"beer-pong": "171", "reacher5": "171", "table-tennis": "378", "box-pushing": "780", "hopper-jump": "153"}
 PLACEHOLDERS = {
     "DIR": "runs/planar-reacher-seed0",
     "TASK": "planar-reacher",
@@ -148,6 +148,9 @@ def _too_large(words: Words) -> bool:
 def _smaller(words: Words) -> Words:
     simulated = next((SIMULATED[name] for name in SIMULATED if name in words[2:3]), None)
     fewer = ["--buffer", simulated, "--weight-iterations", "0"] if simulated else []
+    fewer += (
+        ["--no-figures"] if {"box-pushing", "hopper-jump"} & set(words) else []
+    )  # a figure takes thousands of episodes
     return {
         "train": [*(["--episodes", "100"] if "ppo" in words else [*SMALL, *fewer]), "--overwrite"],
         "reproduce": [] if "--list" in words else ["--scale", "0.01", "--seeds", "1"],

@@ -18,7 +18,7 @@ from svsl.model.mixture import Mixture
 from svsl.model.random import stream
 from svsl.runs.folder import Run
 from svsl.runs.sources import task_of
-from svsl.show.plots.contexts import draw_context_ellipses, draw_contexts, success_figure
+from svsl.show.plots.contexts import contexts_figure, draw_context_ellipses, draw_contexts, success_figure
 from svsl.show.plots.files import FIGURES, plot_library, plot_side_by_side
 from svsl.show.plots.learning import learning_figure
 from svsl.show.plots.skills import MOMENTS_S, draw_ball_heights, draw_postures, postures_figure, snapshots_figure
@@ -341,6 +341,18 @@ def test_success_maps_show_every_dimension_and_say_what_happens_to_the_others() 
     image = np.asarray(panels[1].get_images()[0].get_array())
     assert (image[:10] == 1).all(), "the rows are the second dimension of the panel"
     assert (image[10:] == 0).all()
+
+    class Chosen(Three):
+        context_maps = ((2, 0),)
+
+    chosen = Chosen()
+    (panel,) = (axes for axes in success_figure(library, chosen).axes if axes.get_images())
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("c", "a")
+    assert (np.asarray(panel.get_images()[0].get_array())[:, 10:] == 0).all()
+    (panel,) = contexts_figure(library, chosen).axes
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("c", "a")
+    crosses = next(line for line in panel.lines if line.get_label() == "fails here")
+    assert np.asarray(crosses.get_xdata()).min() > 0.5
 
 
 def test_postures_that_fail_are_dashed(library: SkillLibrary) -> None:

@@ -149,6 +149,7 @@ PLAYED = {
     "beer-pong": (np.array([0.1, -1.6]), np.array([*np.full(14, 0.2), 0.6]), 623),
     "table-tennis": (np.array([-0.7, 0.0, -0.7, 0.0]), np.array([*np.full(21, 0.1), 3.0]), 2500),
     "reacher5": (np.array([0.3, 0.1]), np.full(15, 0.1), 200),
+    "hopper-jump": (np.array([0.8, -0.2, -0.1, 0.3]), np.full(12, 0.3), 1000),
     "swing:Swing": (np.array([0.5, 1.0]), np.full(9, 0.3), 41),
 }
 

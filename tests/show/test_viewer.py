@@ -24,6 +24,7 @@ from pages import look_and_leave
 from svsl import Outcome, SkillLibrary, SvslError, make_task
 from svsl.cli import main
 from svsl.model.gaussians import Array
+from svsl.tasks.base import context_maps
 from svsl.tasks.mujoco_task import MujocoTask, Rollout, Scene
 
 browser_control = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -32,7 +33,7 @@ pytest.importorskip("mjviser", reason="mjviser is not installed (the extra `view
 
 from playwright.sync_api import Browser, Page, expect  # noqa: E402
 
-from svsl.show.viewer.board import map_dims, map_picture  # noqa: E402
+from svsl.show.viewer.board import map_picture  # noqa: E402
 from svsl.show.viewer.session import NewestFirst  # noqa: E402
 from svsl.show.viewer.stage import framed, view_of  # noqa: E402
 from waiting import wait_until  # noqa: E402
@@ -111,7 +112,8 @@ def chosen_context(page: Page) -> Array:
 
 def pixel_of(page: Page, library: SkillLibrary, context: Array, dims: tuple[int, ...]) -> tuple[float, float]:
     """Returns the pixel of a context on its map, seen from the page's initial camera."""
-    task, maps = make_task(library.metadata["task"]), map_dims(library)
+    task = make_task(library.metadata["task"])
+    maps = context_maps(task)
     view, places, size = framed(view_of(task), len(maps), scene=True)
     _, low, high = map_picture(library, task, dims, None)
     share = (context[list(dims)] - low) / (high - low) - 0.5

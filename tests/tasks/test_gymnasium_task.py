@@ -18,6 +18,7 @@ from svsl import SvslError, make_task
 from svsl.cli import main
 from svsl.model.gaussians import Array
 from svsl.model.random import stream
+from svsl.simulation.movements import ProMP
 from svsl.simulation.primitives import throw
 from svsl.tasks.check import check_task
 from svsl.tasks.episodes import episode_result
@@ -409,6 +410,22 @@ def test_position_control_follows_the_movement() -> None:
     assert np.asarray(outcome.info["near"])[0] == pytest.approx(np.linalg.norm(path[-1] - context))
 
 
+def test_another_primitive_and_a_learned_duration_follow_the_movement() -> None:
+    task = in_process(
+        MovementPrimitiveTask(
+            CART, [0, 1], [2, 3], control="position", duration_s=(0.4, 1.2), primitive=ProMP(2), initial_mean=0.3,
+            env_options={"put": True}, **BOX,
+        )
+    )  # fmt: skip
+    assert_allclose(task.initial_mean, [0.3] * 4 + [0.8])
+    assert_allclose(np.diag(task.initial_cov), [0.25] * 4 + [0.04])
+    context, weights = np.array([0.6, -0.4]), np.array([0.2, 0.6, -0.9, -0.4])
+    outcome = task.evaluate(context[None], np.append(weights, 0.7)[None], stream(4))
+    start = toy_environments.Cart().reset(seed=int(stream(4).integers(2**31, size=1)[0]))[0][2:4]
+    path = ProMP(2)(weights.reshape(1, 2, 2), start, np.array([0.7]), 31, 0.05)[0][0]  # the environment ends there
+    assert outcome.returns[0] == pytest.approx(-np.linalg.norm(path[1:] - context, axis=1).sum())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -417,6 +434,8 @@ def test_position_control_follows_the_movement() -> None:
         ({"context_indices": [0, 9]}, r"context_indices \(0, 9\) are out of range for 6 observations"),
         ({"p_gain": [1.0, 2.0, 3.0]}, "p_gain: expected 2 numbers or one for all"),
         ({"dt_s": 0.0}, "dt_s > 0"),
+        ({"bases": 0}, "Throw: bases: expected 1 or more, got 0"),
+        ({"duration_s": (0.5, 0.2)}, "duration_s: expected a positive number, or two"),
         ({"initial_mean": [1.0, 2.0]}, "initial_mean: expected 6 numbers or one for all"),
     ],
 )

@@ -15,6 +15,7 @@ from svsl.model.gaussians import Array
 from svsl.model.random import stream
 from svsl.show.playback import trimmed_motion
 from svsl.show.rendering import make_renderer
+from svsl.simulation.movements import ProDMP
 from svsl.simulation.primitives import throw
 from svsl.simulation.servos import add_servo, compile_model, read_model
 from svsl.tasks.check import check_task
@@ -125,6 +126,21 @@ def test_servos_are_kept_made_of_motors_or_added() -> None:
     _, rollout = task.simulate(np.zeros((1, 2)), parameters)
     assert_allclose(rollout.control[..., 0], 2 * (position[..., 0] + 3 / 70 * velocity[..., 0]))
     assert_allclose(rollout.control[..., 1], position[..., 1] + 0.1 * velocity[..., 1])
+
+
+def test_another_primitive_and_a_learned_duration() -> None:
+    task = Swing(primitive=ProDMP(2), duration_s=(0.1, 0.4))
+    assert (task.parameter_dim, task.steps) == (10, 50)
+    assert_allclose(task.initial_mean, [0] * 9 + [0.25])
+    assert_allclose(np.diag(task.initial_cov), [0.25] * 9 + [0.075**2])
+    contexts, parameters = batch(task, 3)
+    parameters[:, -1] = 0.2, 0.05, 0.4
+    position, velocity = ProDMP(2)(
+        parameters[:, :9].reshape(3, 3, 3), np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.1, 0.4]), 51, 0.01
+    )
+    _, rollout = task.simulate(contexts, parameters)
+    assert_array_equal(rollout.control[..., 1], position[..., 1] + 0.1 * velocity[..., 1])
+    assert {f.verdict for f in check_task(task)} == {"ok"}
 
 
 def test_critical_damping_unless_told() -> None:

@@ -39,19 +39,24 @@ def _time_rollout(task: Any, name: str, contexts: Array, parameters: Array, work
     """Times `evaluate` beside bare MuJoCo, which runs the same number of steps on the same threads."""
     simulator, rng, count = task.simulator, stream(0, 5), len(contexts)
     simulator.workers = workers
-    calls: list[tuple[Array, Array]] = []
-    run = simulator.run
+    pieces: list[tuple[Array, list[Array]]] = []  # first states and controls of calls that continue each other
+    run, last = simulator.run, np.empty(0)
 
     def recording(states: Array, controls: Array) -> tuple[Array, Array]:
-        calls.append((states, controls))
-        return run(states, controls)
+        nonlocal last
+        if not np.array_equal(states, last):
+            pieces.append((states, []))
+        pieces[-1][1].append(controls)
+        result = run(states, controls)
+        last = result[0][:, -1]
+        return result
 
     simulator.run = recording
     steps = np.asarray(task.evaluate(contexts, parameters, rng).info["steps"], dtype=np.float64)
     del simulator.run
     evaluate_ms = clock.best_ms(lambda: task.evaluate(contexts, parameters, rng), 1, 5)
     # bare stepping: the largest piece of the same simulation in one call, scaled to all of its steps
-    states, controls = max(calls, key=lambda call: call[1].size)
+    states, controls = max(((first, np.concatenate(all_, axis=1)) for first, all_ in pieces), key=lambda p: p[1].size)
     step_ms = clock.best_ms(lambda: run(states, controls), 1, 5) / (len(states) * controls.shape[1])
     bare_ms = step_ms * float(steps.sum())
     return {

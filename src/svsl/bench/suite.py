@@ -19,7 +19,7 @@ from svsl.show.tables import print_table
 from svsl.tasks.registry import make_task
 
 COMPONENT_COUNTS = (10, 20, 40, 60)
-SIMULATED_TASKS = ("beer-pong", "table-tennis")
+SIMULATED_TASKS = ("beer-pong", "table-tennis", "box-pushing", "hopper-jump")
 
 
 def run(full: bool = False) -> Timing:

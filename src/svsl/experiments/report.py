@@ -37,7 +37,7 @@ from svsl.show.plots.front import FrontPoint, plot_front
 from svsl.show.plots.learning import draw_learning, plot_learning
 from svsl.show.plots.skills import draw_ball_heights
 from svsl.show.plots.style import save_figure
-from svsl.tasks.base import Task
+from svsl.tasks.base import Task, context_maps
 
 _MODE_CONTEXTS, _MODE_DRAWS = 12, 100
 _MODES_TITLE = f"<h2>Kinds of success in {_MODE_CONTEXTS} contexts ({_MODE_DRAWS} draws per context, first seeds)</h2>"
@@ -86,13 +86,13 @@ def _postures(reproduction: Reproduction, path: Path) -> None:
 def _contexts(reproduction: Reproduction, path: Path) -> None:
     """Draws context distributions, one column per method and one row per two dimensions: the paper's Figure 2c, d."""
     groups = reproduction.groups
-    first_dims = range(0, _first(groups[0])[0].context_dim, 2)
-    figure = Figure(figsize=(5.0 * len(groups), 4.7 * len(first_dims)), layout="constrained")
+    maps = context_maps(_first(groups[0])[1])
+    figure = Figure(figsize=(5.0 * len(groups), 4.7 * len(maps)), layout="constrained")
     for column, group in enumerate(groups):
         library, task = _first(group)
-        for row, dim in enumerate(first_dims):
-            axes = figure.add_subplot(len(first_dims), len(groups), row * len(groups) + column + 1)
-            draw_contexts(axes, library, task, dim=dim)
+        for row, dims in enumerate(maps):
+            axes = figure.add_subplot(len(maps), len(groups), row * len(groups) + column + 1)
+            draw_contexts(axes, library, task, dims=dims)
             axes.set_title(f"{group.label}: {axes.get_title()}", fontsize=10)
     save_figure(figure, path)
 

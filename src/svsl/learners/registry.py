@@ -87,6 +87,25 @@ _REACHER5 = SVSLConfig(
     components=40, iterations=250, alpha=1e-6, beta=15.0, beta_weight=15.0, min_weight=1e-5,
     expert_batch=60, buffer=513, draw_together=True,
 )  # fmt: skip
+# not in the paper: 780 features need a long memory, which few new episodes keep up to date; components start small,
+# where the library fails, and grow as their experts learn to follow the target
+_BOX_PUSHING = SVSLConfig(
+    components=20, iterations=150, alpha=0.01, beta=50.0, kl_expert=0.1, kl_context=0.02,
+    context_batch=12, expert_batch=60, buffer=1600, draw_together=True, reject_outside=True, start_tests=60,
+    closing_iterations=100, context_start_std=(0.1, 0.3, 2.0), context_std=(0.08, 0.15, 0.8),
+)  # fmt: skip
+_BOX_PUSHING_RANDOM = replace(
+    _BOX_PUSHING, components=24, buffer=1900,
+    context_start_std=(0.1, 0.3, 2.0, 0.1, 0.3, 2.0), context_std=(0.08, 0.15, 0.8, 0.08, 0.15, 0.8),
+)  # fmt: skip
+_VERSATILE_BOX_PUSHING: dict[str, Any] = {"gamma": 5.0, "distinguish_by": "behaviour"}
+# large steps, each fitted to twice as many episodes as the model has features; components start small, since those that
+# start wide often learn to jump upright, which is easier and lower
+_HOPPER_JUMP = SVSLConfig(
+    components=2, iterations=180, alpha=0.1, beta=2.0, kl_expert=0.1,
+    context_batch=4, expert_batch=20, buffer=306, draw_together=True,
+    closing_iterations=80, closing_batch=20, kl_closing=0.05, context_std=(0.26, 0.12, 0.05, 0.2),
+)  # fmt: skip
 _LADIPS_TABLE_TENNIS = LaDiPSConfig(
     components=50, iterations=3000, history=30, kl_expert=0.01, kl_gating=0.02, gating_entropy=log(30)
 )
@@ -113,6 +132,16 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
         "last2": Preset(
             replace(_REACHER5, alpha=1.0, beta=25.0, beta_weight=25.0, iterations=800), {"reward": "last2"}
         ),
+    },
+    ("box-pushing", "svsl"): {
+        "efficient": Preset(_BOX_PUSHING, {"start": "fixed"}),
+        "versatile": Preset(replace(_BOX_PUSHING, **_VERSATILE_BOX_PUSHING), {"start": "fixed"}),
+        "efficient-random": Preset(_BOX_PUSHING_RANDOM, {"start": "random"}),
+        "versatile-random": Preset(replace(_BOX_PUSHING_RANDOM, **_VERSATILE_BOX_PUSHING), {"start": "random"}),
+    },
+    ("hopper-jump", "svsl"): {
+        "efficient": Preset(_HOPPER_JUMP),
+        "versatile": Preset(replace(_HOPPER_JUMP, components=12, gamma=1.0, distinguish_by="behaviour")),
     },
     ("planar-reacher", "hireps"): {"paper": Preset(HiREPSConfig(components=60, kl=0.5, kappa=0.99, iterations=960))},
     ("beer-pong", "hireps"): {"paper": Preset(HiREPSConfig(components=70, kl=0.3, kappa=0.9, iterations=1100))},

@@ -83,6 +83,8 @@ def set_pose(model: mujoco.MjModel, data: mujoco.MjData, motion: Motion, step: i
     """Puts a model into one pose of a motion."""
     mujoco.mj_setState(model, data, motion.poses[step], mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
     data.mocap_pos[:] = motion.markers
+    if motion.marker_quats is not None:
+        data.mocap_quat[:] = motion.marker_quats
     mujoco.mj_forward(model, data)
 
 

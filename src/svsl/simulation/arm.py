@@ -149,7 +149,7 @@ def add_arm(spec: mujoco.MjSpec, arm: Arm) -> mujoco.MjsBody:
     Names: bodies `base`, `link_1` .. `link_7`, joints `joint_1` .. `joint_7`, actuators `motor_1` .. `motor_7`; the
     collision shape of a body is the geom `<name of the body>_solid`.
     """
-    _add_materials(spec)
+    add_materials(spec)
     bodies, centres = [spec.worldbody.add_body(name="base", pos=arm.pos, quat=arm.quat)], [arm.shoulder]
     limited = mujoco.mjtLimited.mjLIMITED_TRUE
     hinge = {"type": mujoco.mjtJoint.mjJNT_HINGE, "axis": (0, 0, 1), "limited": limited, "actgravcomp": True}
@@ -161,9 +161,9 @@ def add_arm(spec: mujoco.MjSpec, arm: Arm) -> mujoco.MjsBody:
         bodies.append(body)
         centres.append(link.centre)
     for number, shape in _VISUAL_SHAPES:
-        _add_shape(bodies[number], shape, centres[number])
+        add_shape(bodies[number], shape, centres[number])
     for number, shape in _COLLISION_SHAPES:
-        _add_shape(bodies[number], shape, centres[number], name=f"{bodies[number].name}_solid")
+        add_shape(bodies[number], shape, centres[number], name=f"{bodies[number].name}_solid")
     return bodies[-1]
 
 
@@ -188,12 +188,12 @@ def add_hand(link_7: mujoco.MjsBody) -> None:
     Only the palm can touch the ball; it ends 2 mm below the ball in the hand.
     """
     link_7.add_site(name="release", pos=RELEASE_POS, size=(0.005,) * 3, rgba=(0, 0, 0, 0))
-    _add_shape(link_7, Shape(_BALL, (0, 0, -0.02), (0, 0, -0.02), 0.028), name="palm")
-    _add_shape(link_7, Shape(_TUBE, (0, 0, -0.006), (0, 0, 0.006), 0.044, _SHELL))
+    add_shape(link_7, Shape(_BALL, (0, 0, -0.02), (0, 0, -0.02), 0.028), name="palm")
+    add_shape(link_7, Shape(_TUBE, (0, 0, -0.006), (0, 0, 0.006), 0.044, _SHELL))
     for x, y in ((1.0, 0.0), (-0.5, 0.75**0.5), (-0.5, -(0.75**0.5))):
         root, knuckle, tip = (0.037 * x, 0.037 * y, 0.004), (0.05 * x, 0.05 * y, 0.03), (0.04 * x, 0.04 * y, 0.058)
-        _add_shape(link_7, Shape(_CAPSULE, root, knuckle, 0.008, _DARK))
-        _add_shape(link_7, Shape(_CAPSULE, knuckle, tip, 0.0065, _ACCENT))
+        add_shape(link_7, Shape(_CAPSULE, root, knuckle, 0.008, _DARK))
+        add_shape(link_7, Shape(_CAPSULE, knuckle, tip, 0.0065, _ACCENT))
 
 
 def add_racket(link_7: mujoco.MjsBody) -> None:
@@ -202,7 +202,7 @@ def add_racket(link_7: mujoco.MjsBody) -> None:
     The colliding geoms are `bat`, `bat_back` and `handle`. The red face points along +x, the green one along -x.
     """
     for start, end, radius in ((0.056, 0.085, 0.03), (0.08, 0.15, 0.02)):
-        _add_shape(link_7, Shape(_CAPSULE, (0, 0, start), (0, 0, end), radius, _SHELL if radius > 0.025 else _DARK))
+        add_shape(link_7, Shape(_CAPSULE, (0, 0, start), (0, 0, end), radius, _SHELL if radius > 0.025 else _DARK))
     racket = add_body(link_7, "racket", RACKET_POS, _IDENTITY, RACKET_INERTIA)
     racket.add_site(name="racket", size=(0.005,) * 3, rgba=(0, 0, 0, 0))
     solid = {"mass": 0, "material": "wood", "group": SOLID_GROUP, **NO_COLLISIONS}
@@ -210,11 +210,11 @@ def add_racket(link_7: mujoco.MjsBody) -> None:
         fromto = (x - half_thickness, 0, 0, x + half_thickness, 0, 0)
         racket.add_geom(name=name, type=_TUBE, fromto=fromto, size=(radius, 0, 0), **solid)
     racket.add_geom(name="handle", type=GEOM.mjGEOM_BOX, pos=(0, 0, -0.08), size=(0.005, 0.01, 0.05), **solid)
-    _add_shape(racket, Shape(_TUBE, (0.003, 0, 0), (0.0056, 0, 0), 0.0745, "racket_red"))
-    _add_shape(racket, Shape(_TUBE, (-0.0057, 0, 0), (-0.003, 0, 0), 0.0745, "racket_green"))
+    add_shape(racket, Shape(_TUBE, (0.003, 0, 0), (0.0056, 0, 0), 0.0745, "racket_red"))
+    add_shape(racket, Shape(_TUBE, (-0.0057, 0, 0), (-0.003, 0, 0), 0.0745, "racket_green"))
 
 
-def _add_shape(body: mujoco.MjsBody, shape: Shape, centre: Vector = (0.0, 0.0, 0.0), name: str = "") -> None:
+def add_shape(body: mujoco.MjsBody, shape: Shape, centre: Vector = (0.0, 0.0, 0.0), name: str = "") -> None:
     """Adds a visual shape (with a material) or a collision shape (without)."""
     start = [a + b for a, b in zip(shape.start, centre, strict=True)]
     end = [a + b for a, b in zip(shape.end, centre, strict=True)]
@@ -225,7 +225,8 @@ def _add_shape(body: mujoco.MjsBody, shape: Shape, centre: Vector = (0.0, 0.0, 0
     geom.material = shape.material
 
 
-def _add_materials(spec: mujoco.MjSpec) -> None:
+def add_materials(spec: mujoco.MjSpec) -> None:
+    """Adds the materials of arms and rackets."""
     for name, rgba, specular in (
         (_SHELL, (0.93, 0.93, 0.91, 1), 0.5),
         (_DARK, (0.17, 0.18, 0.21, 1), 0.4),

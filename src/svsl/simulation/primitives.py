@@ -50,7 +50,7 @@ def throw(weights: Array, steps: IntArray, length: int, dt_s: float) -> tuple[Ar
     value, derivative = radial_bases(np.minimum(count / last, 1.0), centres, variance)
     moving = (count <= last)[..., None]
     rate = moving / (last[..., None] * dt_s)
-    return _combine(value[..., 2:], weights), _combine(derivative[..., 2:] * rate, weights)
+    return combine(value[..., 2:], weights), combine(derivative[..., 2:] * rate, weights)
 
 
 def throw_steps(durations: Array) -> IntArray:
@@ -132,7 +132,7 @@ def reach(weights: Array, length: int, dt_s: float) -> tuple[Array, Array]:
     rest = np.exp(-0.5 * (time / _FADE_S) ** 2)[:, None]
     rate = rest * (time / _FADE_S**2)[:, None]
     position, velocity = (1 - rest) * value, (1 - rest) * slope / duration + rate * value
-    return _combine(position[None], weights), _combine(velocity[None], weights)
+    return combine(position[None], weights), combine(velocity[None], weights)
 
 
 def _slope_at_end() -> Array:
@@ -142,6 +142,6 @@ def _slope_at_end() -> Array:
     return np.asarray(fade * slope + 12 * fade * (1 - fade) * value)
 
 
-def _combine(bases: Array, weights: Array) -> Array:
+def combine(bases: Array, weights: Array) -> Array:
     """`sum_b bases (n, length, b) weights (n, j, b)`, with rounding independent of the length (unlike BLAS)."""
     return sum(bases[..., b, None] * weights[:, None, :, b] for b in range(bases.shape[-1]))  # type: ignore[return-value]

@@ -90,7 +90,7 @@ def beer_pong_model(visuals: bool = True, cup_radius: float = CUP_INNER_RADIUS) 
     through it; the cylinders are not tilted by 0.0008 rad. The arm is too short to reach the table: the sensor
     `arm_table` is for modified scenes.
     """
-    spec = _scene(timestep=0.005, middle=(0.0, -1.1, 0.9), light=(-0.75, -0.5, -1.0))
+    spec = new_scene(timestep=0.005, middle=(0.0, -1.1, 0.9), light=(-0.75, -0.5, -1.0))
     world = spec.worldbody
     add_hand(add_arm(spec, BEER_PONG_ARM))
     _add_ball(spec)
@@ -100,11 +100,11 @@ def beer_pong_model(visuals: bool = True, cup_radius: float = CUP_INNER_RADIUS) 
     _add_static(spec, "pedestal", (0, 0, 0.3025), (0.1, 0.1, 0.3), _STEEL)
     _add_static(spec, "wall", (0, WALL_FRONT - 0.04, 1.1), (0.4, 0.04, 1.1), (0.80, 0.84, 0.88, 1))
     _add_cup(spec, (CUP_AXIS_OFFSET[0], -1.6 + CUP_AXIS_OFFSET[1]), cup_radius - CUP_INNER_RADIUS)
-    _add_camera(world, eye=(2.7, 0.3, 1.85), target=(0.0, -1.12, 1.0), fovy=45)
+    add_camera(world, eye=(2.7, 0.3, 1.85), target=(0.0, -1.12, 1.0), fovy=45)
 
     for kind, name in ((_GEOM, "table"), (_GEOM, "wall"), (_GEOM, "cup_bottom"), (_BODY, "cup"), (_GEOM, "floor")):
-        _add_contact_sensor(spec, f"ball_{name}", (kind, name), _BALL)
-    _add_contact_sensor(spec, "arm_table", (_GEOM, "table"), _ARM)
+        add_contact_sensor(spec, f"ball_{name}", (kind, name), _BALL)
+    add_contact_sensor(spec, "arm_table", (_GEOM, "table"), _ARM)
     for number in range(1, JOINTS + 1):
         add_sensor(spec, f"torque_{number}", "JOINTACTFRC", "JOINT", f"joint_{number}")
     add_sensor(spec, "release_pos", "FRAMEPOS", "SITE", "release")
@@ -118,7 +118,7 @@ def table_tennis_model(visuals: bool = True) -> mujoco.MjModel:
     `target` and `serve` are mocap bodies that only mark positions on the table. The net is wider than the table, as in
     the published scene.
     """
-    spec = _scene(timestep=0.002, middle=(0.5, 0.0, 1.0), light=(0.35, 0.55, -1.0))
+    spec = new_scene(timestep=0.002, middle=(0.5, 0.0, 1.0), light=(0.35, 0.55, -1.0))
     world = spec.worldbody
     add_racket(add_arm(spec, TABLE_TENNIS_ARM))
     _add_ball(spec)
@@ -130,18 +130,18 @@ def table_tennis_model(visuals: bool = True) -> mujoco.MjModel:
     _add_table_tennis_visuals(spec)
     for name, x, rgba in (("target", -0.7, (0.9, 0.15, 0.15, 0.9)), ("serve", -0.9, (1.0, 0.62, 0.1, 0.9))):
         marker = world.add_body(name=name, pos=(x, 0, TABLE_TENNIS_TABLE_TOP), mocap=True)
-        _add_visual(marker, _CYLINDER, (0, 0, 0.002), (0.05, 0.002, 0), rgba=rgba)
-    _add_camera(world, eye=(-1.15, -3.75, 2.3), target=(0.45, 0.0, 1.0), fovy=45)
+        add_visual(marker, _CYLINDER, (0, 0, 0.002), (0.05, 0.002, 0), rgba=rgba)
+    add_camera(world, eye=(-1.15, -3.75, 2.3), target=(0.45, 0.0, 1.0), fovy=45)
 
     for name, geom in (("racket", "bat"), ("table", "table"), ("net", "net"), ("floor", "floor")):
-        _add_contact_sensor(spec, f"ball_{name}", (_GEOM, geom), _BALL)
-    _add_contact_sensor(spec, "arm_table", (_GEOM, "table"), _ARM)
+        add_contact_sensor(spec, f"ball_{name}", (_GEOM, geom), _BALL)
+    add_contact_sensor(spec, "arm_table", (_GEOM, "table"), _ARM)
     add_sensor(spec, "racket_pos", "FRAMEPOS", "SITE", "racket")
     add_sensor(spec, "racket_normal", "FRAMEXAXIS", "SITE", "racket")
     return _compile(spec, visuals, TABLE_TENNIS_BOUNCE, hand=("bat", "handle"))
 
 
-def _scene(timestep: float, middle: Vector, light: Vector) -> mujoco.MjSpec:
+def new_scene(timestep: float, middle: Vector, light: Vector) -> mujoco.MjSpec:
     """Creates an empty scene around `middle`: options, sky, a directional light along `light`, and materials."""
     spec = mujoco.MjSpec()
     spec.compiler.degree = False
@@ -207,7 +207,7 @@ def _add_cup(spec: mujoco.MjSpec, axis: tuple[float, float], wider: float) -> No
         pos = (radius * cos(angle), radius * sin(angle), (CUP_TOP + BEER_PONG_TABLE_TOP) / 2)
         cup.add_geom(name=f"cup_{side}", type=_BOX, pos=pos, quat=quat, size=half_size, rgba=red, **NO_COLLISIONS)
         rim = (half_size[0] + 0.0015, (radius + half_size[0]) * tan(pi / CUP_SIDES), 0.003)
-        _add_visual(cup, _BOX, (*pos[:2], CUP_TOP + 0.0007 - rim[2]), rim, rgba=white, quat=quat)
+        add_visual(cup, _BOX, (*pos[:2], CUP_TOP + 0.0007 - rim[2]), rim, rgba=white, quat=quat)
     for name, bottom, top, r in (("cup_base", 0.760, 0.850, 0.08), ("cup_bottom", 0.845, CUP_FLOOR, 0.07)):
         size = (r + wider, (top - bottom) / 2, 0)
         pos = (0, 0, (top + bottom) / 2)
@@ -221,18 +221,18 @@ def _add_table_tennis_visuals(spec: mujoco.MjSpec) -> None:
     world, top, white = spec.worldbody, TABLE_TENNIS_TABLE_TOP, (0.95, 0.95, 0.95, 1)
     length, width = TABLE_HALF_LENGTH, TABLE_HALF_WIDTH
     for y, half_width in ((-width + 0.01, 0.01), (width - 0.01, 0.01), (0.0, 0.0025)):
-        _add_visual(world, _BOX, (0, y, top), (length, half_width, 0.0006), rgba=white)
+        add_visual(world, _BOX, (0, y, top), (length, half_width, 0.0006), rgba=white)
     for x in (-length + 0.01, length - 0.01):
-        _add_visual(world, _BOX, (x, 0, top), (0.01, width, 0.0006), rgba=white)
+        add_visual(world, _BOX, (x, 0, top), (0.01, width, 0.0006), rgba=white)
         for y in (-0.6, 0.6):
             leg_half_height = (top - 0.02) / 2
             leg = (x * 0.8, y, leg_half_height)
-            _add_visual(world, _BOX, leg, (0.03, 0.03, leg_half_height), rgba=_STEEL)
-    _add_visual(world, _BOX, (0, 0, NET_TOP), (0.011, 0.916, 0.008), rgba=white)
+            add_visual(world, _BOX, leg, (0.03, 0.03, leg_half_height), rgba=_STEEL)
+    add_visual(world, _BOX, (0, 0, NET_TOP), (0.011, 0.916, 0.008), rgba=white)
     x, _, z = TABLE_TENNIS_ARM.pos
-    _add_visual(world, _BOX, (x + 0.3, 0, z + 0.05), (0.45, 0.09, 0.05), rgba=_STEEL)
-    _add_visual(world, _BOX, (x + 0.7, 0, (z + 0.1) / 2), (0.07, 0.09, (z + 0.1) / 2), rgba=_STEEL)
-    _add_visual(world, _BOX, (x + 0.7, 0, 0.02), (0.35, 0.45, 0.02), rgba=_STEEL)
+    add_visual(world, _BOX, (x + 0.3, 0, z + 0.05), (0.45, 0.09, 0.05), rgba=_STEEL)
+    add_visual(world, _BOX, (x + 0.7, 0, (z + 0.1) / 2), (0.07, 0.09, (z + 0.1) / 2), rgba=_STEEL)
+    add_visual(world, _BOX, (x + 0.7, 0, 0.02), (0.35, 0.45, 0.02), rgba=_STEEL)
 
 
 def _add_static(spec: mujoco.MjSpec, name: str, pos: Vector, size: Vector, rgba: _Rgba) -> None:
@@ -240,9 +240,10 @@ def _add_static(spec: mujoco.MjSpec, name: str, pos: Vector, size: Vector, rgba:
     spec.worldbody.add_geom(name=name, type=_BOX, pos=pos, size=size, rgba=rgba, **NO_COLLISIONS)
 
 
-def _add_visual(
+def add_visual(
     body: mujoco.MjsBody, kind: mujoco.mjtGeom, pos: Vector, size: Vector, rgba: _Rgba, quat: Quaternion = (1, 0, 0, 0)
 ) -> None:
+    """Adds a geom that is only seen."""
     body.add_geom(type=kind, pos=pos, quat=quat, size=size, rgba=rgba, mass=0, group=VISUAL_GROUP, **NO_COLLISIONS)
 
 
@@ -267,7 +268,7 @@ def _add_pair(spec: mujoco.MjSpec, first: str, second: str, contact: Contact) ->
     pair.friction = (sliding, sliding, torsional, 0.1, 0.1)
 
 
-def _add_camera(world: mujoco.MjsBody, eye: Vector, target: Vector, fovy: float) -> None:
+def add_camera(world: mujoco.MjsBody, eye: Vector, target: Vector, fovy: float) -> None:
     """Adds the camera `scene` at `eye`, upright, looking at `target`."""
     forward = [b - a for a, b in zip(eye, target, strict=True)]
     right = (forward[1], -forward[0], 0.0)
@@ -277,7 +278,7 @@ def _add_camera(world: mujoco.MjsBody, eye: Vector, target: Vector, fovy: float)
     camera.alt.xyaxes = (*right, *up)
 
 
-def _add_contact_sensor(spec: mujoco.MjSpec, name: str, first: _Object, second: _Object) -> None:
+def add_contact_sensor(spec: mujoco.MjSpec, name: str, first: _Object, second: _Object) -> None:
     """Adds a sensor that counts the contacts of two objects."""
     sensor = spec.add_sensor(name=name, type=mujoco.mjtSensor.mjSENS_CONTACT)
     sensor.objtype, sensor.objname = first

@@ -58,8 +58,8 @@ class Task(Protocol):
     only a part of the box is valid, `valid_contexts(contexts)` says which rows are, `(n,)` bool. Contexts outside the
     box or its valid part never reach `evaluate`, unless the task declares `scores_outside = True`: it then scores them
     itself, clearly worse than those inside, as the paper's tasks do. `context_names`, one per dimension, are the labels
-    of figures and sliders. How a task is shown is described in `svsl.tasks.presentation`, its step-based form in
-    `svsl.tasks.steps`.
+    of figures and sliders; `context_maps` are the pairs of dimensions that maps show. How a task is shown is described
+    in `svsl.tasks.presentation`, its step-based form in `svsl.tasks.steps`.
     """
 
     context_low: Array
@@ -154,6 +154,12 @@ def context_names(task: Task) -> tuple[str, ...]:
     """Returns the names of the context's dimensions: the task's own, or their numbers."""
     names = getattr(task, "context_names", None)
     return tuple(names) if names else tuple(f"context {dim}" for dim in range(len(task.context_low)))
+
+
+def context_maps(task: Task) -> list[tuple[int, ...]]:
+    """Returns the dimensions of each map of the contexts: the task's own pairs, or neighbours and a last one alone."""
+    dims = range(len(task.context_low))
+    return list(getattr(task, "context_maps", None) or (tuple(dims[first : first + 2]) for first in dims[::2]))
 
 
 class ContextBox(Protocol):

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array
-from svsl.simulation.primitives import throw
+from svsl.simulation.movements import Movement, Primitive, Throw
 from svsl.tasks.base import vector_of
 from svsl.tasks.episodes import (
     ContextSetter,
@@ -37,8 +37,7 @@ class _Tracking:
     velocities: JointSource | None
     p_gain: Array
     d_gain: Array
-    bases: int
-    moving_steps: int
+    movement: Movement
     steps: int
     dt_s: float
 
@@ -54,9 +53,8 @@ class _MovementRunner(EpisodeRunner):
         """Tracks the movement, then holds its end until the environment ends or steps run out."""
         tracking, space, total = self.tracking, self.env.action_space, 0.0
         start = self._read(tracking.positions, observation)
-        weights = parameters.reshape(1, len(start), tracking.bases)
-        offset, velocity = throw(weights, np.array([tracking.moving_steps]), tracking.steps + 1, tracking.dt_s)
-        desired, speed = start + offset[0], velocity[0]
+        path = tracking.movement.trajectories(parameters[None], start, tracking.steps + 1, tracking.dt_s)
+        desired, speed = path[0][0], path[1][0]
         info: dict[str, Any] = {}
         for step in range(1, tracking.steps + 1):  # an action aims at the position after it
             action = desired[step]
@@ -89,8 +87,9 @@ class _MovementRunner(EpisodeRunner):
 class MovementPrimitiveTask(EnvironmentTask):
     """A step-based Gymnasium environment with a position- or torque-controlled body.
 
-    The parameters are the weights of a movement that starts at rest in the posture after the reset: `bases` weights per
-    joint, joint by joint, in the unit of the joints (`primitives.throw`). The movement takes `duration_s`; its end is
+    The parameters are those of a movement that starts at rest in the posture after the reset, joint by joint, and its
+    duration if that is learned. By default, they are `bases` weights per joint in the unit of the joints
+    (`primitives.throw`); `svsl.simulation.movements` has other primitives. The movement takes `duration_s`; its end is
     then held until the environment terminates or truncates, or after `steps` steps. The return is the sum of the
     rewards; success is `info["success"]` or `info["is_success"]` of the last step unless `success_return` is given.
     Contexts are set, and episodes run in processes, as in `GymnasiumTask`.
@@ -110,12 +109,15 @@ class MovementPrimitiveTask(EnvironmentTask):
             are clipped to the action space.
         p_gain: Action per unit of position, one number per joint or one for all.
         d_gain: Action per unit of velocity, one number per joint or one for all.
-        duration_s: Duration of the movement.
-        steps: Maximum number of actions (default: those of the movement plus half as many to hold its end).
+        duration_s: Duration of the movement; or the shortest and the longest, if it is learned: it is then the last
+            parameter, limited to this range.
+        steps: Maximum number of actions (default: those of the longest movement plus half as many).
         dt_s: Time between actions (default: the attribute `dt` of the environment).
-        bases: Number of weights per joint.
-        initial_std: Standard deviation of the initial search, one number per joint or one for all.
-        initial_mean: The weights around which the search starts, or one number for all (default: no movement).
+        bases: Number of weights per joint of the default primitive.
+        primitive: Another primitive, such as `ProMP()` or `ProDMP()` (default: `Throw(bases)`).
+        initial_std: Standard deviation of the initial search, one number per joint or one for all. That of a learned
+            duration is a quarter of its range, around its middle.
+        initial_mean: The primitive's parameters around which the search starts, or one number for all (default: 0).
         env_options: Keyword arguments of the environment.
         context_setter: See `GymnasiumTask`.
         context_low: Lower corner of the context box (default: that of the observation space).
@@ -137,10 +139,11 @@ class MovementPrimitiveTask(EnvironmentTask):
         control: Literal["torque", "position"] = "torque",
         p_gain: float | Sequence[float] = 1.0,
         d_gain: float | Sequence[float] = 0.1,
-        duration_s: float = 1.0,
+        duration_s: float | tuple[float, float] = 1.0,
         steps: int | None = None,
         dt_s: float | None = None,
         bases: int = 3,
+        primitive: Primitive | None = None,
         initial_std: float | Sequence[float] = 0.5,
         initial_mean: float | Sequence[float] = 0.0,
         env_options: EnvOptions | None = None,
@@ -158,19 +161,17 @@ class MovementPrimitiveTask(EnvironmentTask):
                 f"{spec.name}: expected control='position', or control='torque' and joint_velocities, got {control!r}"
             )
         dt_s = dt_s if dt_s is not None else self._env_defaults["dt"]
-        if dt_s is None or not dt_s > 0 or bases < 1:
-            raise SvslError(
-                f"{spec.name}: expected dt_s > 0 (or an attribute dt) and bases >= 1, got {dt_s} and {bases}"
-            )
-        joints, moving_steps = len(self.action_low), max(2, round(duration_s / dt_s))
+        if dt_s is None or not dt_s > 0:
+            raise SvslError(f"{spec.name}: expected dt_s > 0 (or an attribute dt), got {dt_s}")
+        joints = len(self.action_low)
+        movement = Movement(primitive or Throw(bases), joints, duration_s)
+        moving_steps = max(2, round(movement.longest_s / dt_s))
         steps = moving_steps + moving_steps // 2 if steps is None else steps
         p_gains = vector_of(f"{spec.name}: p_gain", p_gain, joints)
         d_gains = vector_of(f"{spec.name}: d_gain", d_gain, joints)
-        tracking = _Tracking(
-            control, joint_positions, joint_velocities, p_gains, d_gains, bases, moving_steps, steps, dt_s
-        )
+        tracking = _Tracking(control, joint_positions, joint_velocities, p_gains, d_gains, movement, steps, dt_s)
         self._create_pools(functools.partial(_MovementRunner, tracking), episode_timeout_s, dt_s)
-        self.parameter_dim = joints * bases
-        self.initial_mean = vector_of(f"{spec.name}: initial_mean", initial_mean, self.parameter_dim)
+        self.parameter_dim = movement.size
         std = vector_of(f"{spec.name}: initial_std", initial_std, joints, positive=True)
-        self.initial_cov = np.diag(np.repeat(std, bases) ** 2)
+        mean = vector_of(f"{spec.name}: initial_mean", initial_mean, joints * movement.primitive.size)
+        self.initial_mean, self.initial_cov = movement.search(mean, std)

@@ -12,7 +12,7 @@ import numpy as np
 
 from svsl.errors import SvslError
 from svsl.model.gaussians import Array
-from svsl.simulation.primitives import throw
+from svsl.simulation.movements import Movement, Primitive, Throw
 from svsl.simulation.rollout import Simulator, diverged
 from svsl.simulation.servos import add_servo, compile_model, read_model
 from svsl.tasks.base import Outcome, vector_of
@@ -83,8 +83,10 @@ class MujocoTask(SimulatedTask):
 
     Subclass it, set `context_low` and `context_high` (class attributes are fine), and write `place` (what a context
     means) and `score` (the returns of a batch of episodes). The parameters are a movement of the named joints from the
-    start posture, which is the model's first keyframe or else its zero posture: `bases` weights for each joint, joint
-    by joint, in units of the joint (`primitives.throw`); `desired` may be overridden for another kind of movement.
+    start posture, which is the model's first keyframe or else its zero posture: the parameters of a movement primitive,
+    joint by joint, and the duration if it is learned. By default, they are `bases` weights in units of the joint
+    (`primitives.throw`); `svsl.simulation.movements` has other primitives, and `desired` may be overridden for another
+    kind of movement.
 
     Position actuators of the named joints track the movement, with the model's gains. A joint with a motor (a plain
     torque actuator) gets a position servo with the gains `kp` and `kv` in its place, within the motor's torque limits,
@@ -94,11 +96,14 @@ class MujocoTask(SimulatedTask):
         model: A model file (its path from the file of the subclass, or from the current directory), XML text, or a
             `mujoco.MjSpec`.
         joints: Names of the joints that move, each with one degree of freedom.
-        duration_s: Duration of the movement.
-        rest_s: How long the episode continues afterwards, the arm holding its last position.
+        duration_s: Duration of the movement; or the shortest and the longest, if it is learned: it is then the last
+            parameter, limited to this range.
+        rest_s: How long the episode continues after the (longest) movement; a throw holds its last position.
         penalty: Return of a simulation that diverges; clearly worse than that of any other episode.
-        bases: Number of weights for each joint.
-        initial_std: Initial standard deviation of the weights around no movement, one for each joint or one for all.
+        bases: Number of weights for each joint of the default primitive.
+        primitive: Another primitive, such as `ProMP()` or `ProDMP()` (default: `Throw(bases)`).
+        initial_std: Initial standard deviation of the primitive's parameters around zeros, one for each joint or one
+            for all. That of a learned duration is a quarter of its range, around its middle.
         kp: Stiffness of added servos, one for each joint or one for all.
         kv: Their damping, in the same form (default: critical for the joint's own inertia).
         tracked: The body whose path is shown (default: the model's last body that moves).
@@ -112,17 +117,19 @@ class MujocoTask(SimulatedTask):
         model: str | Path | mujoco.MjSpec,
         joints: Sequence[str],
         *,
-        duration_s: float,
+        duration_s: float | tuple[float, float],
         rest_s: float = 0.0,
         penalty: float,
         bases: int = 3,
+        primitive: Primitive | None = None,
         initial_std: float | Sequence[float] = 0.5,
         kp: float | Sequence[float] = 100.0,
         kv: float | Sequence[float] | None = None,
         tracked: str | None = None,
     ) -> None:
-        self.joints, self.penalty, self.bases = tuple(joints), penalty, bases
+        self.joints, self.penalty = tuple(joints), penalty
         count = len(self.joints)
+        self.movement = Movement(primitive or Throw(bases), count, duration_s)
         stiffness = vector_of("kp of the joints", kp, count, positive=True)
         damping = [None] * count if kv is None else vector_of("kv of the joints", kv, count, positive=True)
         module = sys.modules[type(self).__module__]
@@ -136,14 +143,13 @@ class MujocoTask(SimulatedTask):
         gain, bias = compiled.actuator_gainprm[self._servo_ids, 0], compiled.actuator_biasprm[self._servo_ids, 2]
         self._velocity_share, self._gear = -bias / gain, compiled.actuator_gear[self._servo_ids, 0]
         self.start = self._data.qpos[self._joint_ids].copy()
-        self.moving_steps = max(2, round(duration_s / self.dt_s))
+        self.moving_steps = max(2, round(self.movement.longest_s / self.dt_s))
         self.steps = self.moving_steps + round(rest_s / self.dt_s)
         moving = np.flatnonzero(compiled.body_dofnum[compiled.body_weldid])  # neither mocap nor fixed bodies
         self.tracked = int(moving[-1]) if tracked is None else _named(compiled.body, tracked).id
-        self.parameter_dim = count * bases
-        self.initial_mean = np.zeros(self.parameter_dim)
+        self.parameter_dim = self.movement.size
         std = vector_of("initial_std of the joints", initial_std, count, positive=True)
-        self.initial_cov = np.diag(np.repeat(std, bases) ** 2)
+        self.initial_mean, self.initial_cov = self.movement.search(0.0, std)
 
     @abstractmethod
     def place(self, contexts: Array, scene: Scene) -> None:
@@ -155,10 +161,7 @@ class MujocoTask(SimulatedTask):
 
     def desired(self, parameters: Array) -> tuple[Array, Array]:
         """Positions and velocities of the joints, each `(n, steps + 1, j)`, that the servos track."""
-        weights = parameters.reshape(len(parameters), len(self.joints), self.bases)
-        moving = np.full(len(parameters), self.moving_steps)
-        offset, velocity = throw(weights, moving, self.steps + 1, self.dt_s)
-        return self.start + offset, velocity
+        return self.movement.trajectories(parameters, self.start, self.steps + 1, self.dt_s)
 
     def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
         """Simulates the episodes with finite parameters; the others get the penalty."""

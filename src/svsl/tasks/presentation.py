@@ -60,6 +60,7 @@ class Motion:
     # steps at which something happens, such as `release` or `hit`; snapshots are taken around the first
     moments: Mapping[str, int] = field(default_factory=dict)
     decided_step: int | None = None  # step from which on the outcome cannot change; players stop soon after it
+    marker_quats: Array | None = None  # (m, 4), orientations of the mocap bodies of a MuJoCo scene
 
     @property
     def duration_s(self) -> float:

@@ -117,6 +117,8 @@ class ReacherArms:
     as 0. An episode is over after 200 steps, or when the simulation diverges.
     """
 
+    steps = STEPS
+
     def __init__(self, reward: Reward, count: int, workers: int | None = None) -> None:
         self.reward = check_reward(reward)
         self.sees_time = reward != "dense"

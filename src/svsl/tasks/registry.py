@@ -16,6 +16,8 @@ REGISTRY = {
     "beer-pong": "svsl.tasks.beer_pong:BeerPong",
     "table-tennis": "svsl.tasks.table_tennis:TableTennis",
     "reacher5": "svsl.tasks.reacher5:Reacher5",
+    "hopper-jump": "svsl.tasks.hopper_jump:HopperJump",
+    "box-pushing": "svsl.tasks.box_pushing:BoxPushing",
 }
 
 _TASK_ATTRIBUTES = ("context_low", "context_high", "parameter_dim", "initial_mean", "initial_cov", "evaluate")

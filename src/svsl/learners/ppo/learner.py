@@ -30,7 +30,6 @@ from svsl.model.gaussians import Array
 from svsl.model.random import EVAL_STREAM, LEARNER_STREAM, TASK_STREAM, TEST_STREAM, stream
 from svsl.model.version import __version__
 from svsl.tasks.base import Task, uniform_contexts
-from svsl.tasks.reacher5 import STEPS
 from svsl.tasks.steps import step_form
 
 
@@ -41,9 +40,10 @@ class PPOTraining:
 
     def __init__(self, config: PPOConfig, task: Task, seed: int, workers: int | None = None) -> None:
         self.config, self.task, self.seed, self.workers = config, task, seed, workers
-        self.rollout, self.rollouts = 0, -(-config.episodes * STEPS // config.rollout_steps)
-        self.recent_return = float("nan")
         arms = step_form(task, config.environments, workers)
+        self.episode_steps = arms.steps
+        self.rollout, self.rollouts = 0, -(-config.episodes * arms.steps // config.rollout_steps)
+        self.recent_return = float("nan")
         self.envs = ArmsVecEnv(arms, task, stream(seed, TASK_STREAM))
         self.normaliser = VecNormalize(self.envs, gamma=config.discount)
         with _one_torch_thread():  # several would round the initial networks differently
@@ -68,7 +68,7 @@ class PPOTraining:
     @property
     def episodes(self) -> int:
         """Steps so far, in units of whole episodes."""
-        return self.rollout * self.config.rollout_steps // STEPS
+        return self.rollout * self.config.rollout_steps // self.episode_steps
 
     @property
     def done(self) -> bool:
@@ -191,7 +191,7 @@ class PPOTraining:
         def play(deterministic: bool) -> tuple[Array, Array]:
             arms.begin(slice(None), goals)
             returns = np.zeros(contexts)
-            for _ in range(STEPS):
+            for _ in range(arms.steps):
                 returns += arms.step(self.act(arms.observe(), deterministic))[0]
             return returns, arms.success().astype(np.float64)
 

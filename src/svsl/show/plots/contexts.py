@@ -14,7 +14,7 @@ from svsl.model.library import SkillLibrary
 from svsl.model.mixture import is_active
 from svsl.model.random import PLOT_STREAM, stream
 from svsl.show.plots.style import HUES, component_color, counted, draw_box, draw_number
-from svsl.tasks.base import Task, context_names, uniform_contexts, valid_contexts
+from svsl.tasks.base import Task, context_maps, context_names, uniform_contexts, valid_contexts
 
 _FAILURE_CONTEXTS = 2000
 _LINE_CELLS = 120
@@ -22,39 +22,42 @@ _LINE_CELLS = 120
 
 def contexts_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
     """Draws the context distributions over the box, one panel per pair of context dimensions."""
-    first_dims = range(0, library.context_dim, 2)
-    figure = Figure(figsize=(6 * len(first_dims), 5.6), layout="constrained")
-    for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
-        draw_contexts(axes, library, task, seed, dim)
+    maps = context_maps(task)
+    figure = Figure(figsize=(6 * len(maps), 5.6), layout="constrained")
+    for axes, dims in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps, strict=True):
+        draw_contexts(axes, library, task, seed, dims)
     return figure
 
 
-def draw_contexts(axes: Axes, library: SkillLibrary, task: Task, seed: int = 0, dim: int = 0) -> None:
-    """Draws context distributions in the dimensions `dim` and `dim + 1`, and where the most probable component fails.
+def draw_contexts(
+    axes: Axes, library: SkillLibrary, task: Task, seed: int = 0, dims: tuple[int, ...] | None = None
+) -> None:
+    """Draws context distributions in two dimensions (default: the first map), and where the most probable one fails.
 
-    If `dim` is the last dimension, it draws curves instead of ellipses, with the failures on the axis.
+    In one dimension, it draws curves instead of ellipses, with the failures on the axis.
     """
+    dims = context_maps(task)[0] if dims is None else dims
     rng = stream(seed, PLOT_STREAM, 0)
     contexts = uniform_contexts(task, _FAILURE_CONTEXTS, rng)
     best = library.mixture.component_means(contexts, library.gating(contexts, outside="extrapolate").argmax(axis=1))
     success = run_finite(task, contexts, best, rng).success
-    failed = contexts[~success][:, dim : dim + 2]
-    if dim + 1 < library.context_dim:
-        draw_context_ellipses(axes, library, (dim, dim + 1))
+    failed = contexts[~success][:, list(dims)]
+    if len(dims) == 2:
+        draw_context_ellipses(axes, library, (dims[0], dims[1]))
         draw_failures(axes, failed)
-        name_axes(axes, task, dim)
     else:
-        draw_context_densities(axes, library, dim)
+        draw_context_densities(axes, library, dims[0])
         draw_failures(axes, np.pad(failed, ((0, 0), (0, 1))))
-        axes.set_xlabel(context_names(task)[dim])
+    name_axes(axes, task, dims)
     components = counted(len(library), "component")
     axes.set_title(f"{components}; the most probable solves {success.mean():.1%}", fontsize=10)
 
 
-def name_axes(axes: Axes, task: Task, dim: int = 0) -> None:
-    """Labels a map of the dimensions `dim` and `dim + 1`."""
-    axes.set_xlabel(context_names(task)[dim])
-    axes.set_ylabel(context_names(task)[dim + 1])
+def name_axes(axes: Axes, task: Task, dims: tuple[int, ...] = (0, 1)) -> None:
+    """Labels a map of one or two dimensions."""
+    axes.set_xlabel(context_names(task)[dims[0]])
+    if len(dims) == 2:
+        axes.set_ylabel(context_names(task)[dims[1]])
 
 
 def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, int] = (0, 1)) -> None:
@@ -102,16 +105,14 @@ def success_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
     """Draws the success of a library over its box: one panel per pair of context dimensions, curves for only one."""
     if library.context_dim == 1:
         return _success_line_figure(library, task, seed)
-    first_dims = [*range(0, library.context_dim - 1, 2)]
-    if library.context_dim % 2:  # the last one is shown with the one before
-        first_dims.append(library.context_dim - 2)
-    figure = Figure(figsize=(6 * len(first_dims), 5.2), layout="constrained")
+    # a last one alone is shown with the one before
+    maps = [(dims[0], dims[1]) if len(dims) == 2 else (dims[0] - 1, dims[0]) for dims in context_maps(task)]
+    figure = Figure(figsize=(6 * len(maps), 5.2), layout="constrained")
     rng = stream(seed, PLOT_STREAM, 2)
-    for axes, dim in zip(figure.subplots(1, len(first_dims), squeeze=False)[0], first_dims, strict=True):
-        dims = (dim, dim + 1)
+    for axes, dims in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps, strict=True):
         low, high = library.context_low[list(dims)], library.context_high[list(dims)]
         draw_success_map(axes, success_rates(library, task, dims, rng), low, high)
-        name_axes(axes, task, dim)
+        name_axes(axes, task, dims)
         if library.context_dim > 2:
             axes.set_title(f"{axes.get_title()}, over uniform values of the other dimensions", fontsize=10)
     return figure

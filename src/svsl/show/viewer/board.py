@@ -12,16 +12,10 @@ from svsl.model.library import SkillLibrary
 from svsl.show.plots.contexts import draw_context_densities, draw_context_ellipses, draw_success_map, name_axes
 from svsl.show.plots.style import pixels
 from svsl.show.viewer.stage import facing
-from svsl.tasks.base import Task, context_names
+from svsl.tasks.base import Task
 
 Dims = tuple[int, ...]
 _PIXELS = 640
-
-
-def map_dims(library: SkillLibrary) -> list[Dims]:
-    """Returns the context dimensions of each map: pairs, and the last one alone if their number is odd."""
-    dims = range(library.context_dim)
-    return [tuple(dims[first : first + 2]) for first in dims[::2]]
 
 
 def map_picture(
@@ -35,13 +29,12 @@ def map_picture(
     axes = figure.add_axes((0.14, 0.11, 0.83, 0.83))
     if len(dims) == 1:
         draw_context_densities(axes, library, dims[0])
-        axes.set_xlabel(context_names(task)[dims[0]])
     else:
         if success is not None:
             low, high = library.context_low[list(dims)], library.context_high[list(dims)]
             draw_success_map(axes, success, low, high, colors="gray")
         draw_context_ellipses(axes, library, (dims[0], dims[1]))
-        name_axes(axes, task, dims[0])
+    name_axes(axes, task, dims)
     axes.xaxis.label.set_fontsize(16)
     axes.yaxis.label.set_fontsize(16)
     axes.tick_params(labelsize=13)

@@ -16,10 +16,10 @@ from svsl.model.random import PLOT_STREAM, stream
 from svsl.runs.sources import seed_of
 from svsl.show.plots.contexts import success_rates
 from svsl.show.plots.style import counted
-from svsl.show.viewer.board import Dims, map_dims
+from svsl.show.viewer.board import Dims
 from svsl.show.viewer.session import Session
 from svsl.show.viewer.stage import framed, view_of
-from svsl.tasks.base import Task
+from svsl.tasks.base import Task, context_maps
 from svsl.tasks.presentation import Showable
 
 
@@ -58,7 +58,7 @@ class Page:
         self.server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(51, 34, 136))
         self.server.gui.main_panel.dock_right()
         task = make_task()
-        maps, has_scene = len(map_dims(library)), isinstance(task, Showable)
+        maps, has_scene = len(context_maps(task)), isinstance(task, Showable)
         self.layout = framed(view_of(task), maps, has_scene)
         view, camera = self.layout.view, self.server.initial_camera
         self.server.scene.set_up_direction(view.up)
@@ -89,7 +89,7 @@ class Page:
     def _compute_maps(self) -> None:
         try:
             task, rng = self.make_task(), stream(seed_of(self.library), PLOT_STREAM, 2)
-            for dims in map_dims(self.library):
+            for dims in context_maps(task):
                 if len(dims) == 2:
                     self.maps[dims] = success_rates(self.library, task, (dims[0], dims[1]), rng)
                     for session in list(self._sessions.values()):

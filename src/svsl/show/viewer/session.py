@@ -14,10 +14,10 @@ from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
 from svsl.show.playback import PlayableSkill, draws_around, outline, skills_at, trimmed_motion
 from svsl.show.plots.style import Color, component_color
-from svsl.show.viewer.board import Board, Dims, map_dims
+from svsl.show.viewer.board import Board, Dims
 from svsl.show.viewer.controls import Controls, decimals
 from svsl.show.viewer.stage import Layout, draw_lines, make_stage
-from svsl.tasks.base import Task, context_names, uniform_contexts
+from svsl.tasks.base import Task, context_maps, context_names, uniform_contexts
 from svsl.tasks.presentation import Motion, showable
 
 _FRAME_S = 1 / 30
@@ -85,7 +85,7 @@ class Session:
         self.controls = Controls(client, self.library, names, self.context, playable, self.choose_component)
         self.boards = [
             Board(client, self.library, self.task, dims, place, axes, layout.map_size, maps.get(dims), self._on_map)
-            for dims, place in zip(map_dims(self.library), layout.map_places, strict=True)
+            for dims, place in zip(context_maps(self.task), layout.map_places, strict=True)
         ]
         self.worker = NewestFirst(self._compute)
         self._connect_controls()
