@@ -77,6 +77,12 @@ _VERSATILE_PLANAR_REACHER = replace(
     beta_weight=2.0, kl_context=0.003, context_batch=5, expert_batch=27, buffer=272, reject_outside=True,
     closing_iterations=370, closing_batch=20,
 )  # fmt: skip
+# a surrogate fitted to twice the episodes is far less noisy; one component that is trained until it can serve the whole
+# box, and copies of it where it fails, need fewer episodes than three that start at random
+_EFFICIENT_BEER_PONG = replace(
+    _BEER_PONG, components=3, iterations=1200, finetune_every=100, beta_weight=None, buffer=512, reject_outside=True,
+    from_scratch=1, warm_start_iterations=300, start_tests=20, closing_iterations=150,
+)  # fmt: skip
 # plain distances are steep near the target: components need more entropy to stay wide
 _EFFICIENT_TABLE_TENNIS = replace(
     _TABLE_TENNIS, beta=0.5, expert_batch=26, buffer=1134, reject_outside=True, delete_factor=1.5,
@@ -119,8 +125,7 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     },
     ("beer-pong", "svsl"): {
         "paper": Preset(_BEER_PONG),
-        # a surrogate fitted to twice the episodes is far less noisy: half the iterations find the throw
-        "efficient": Preset(replace(_BEER_PONG, buffer=512, reject_outside=True)),
+        "efficient": Preset(_EFFICIENT_BEER_PONG),
     },
     ("table-tennis", "svsl"): {
         "paper": Preset(_TABLE_TENNIS),
