@@ -1,6 +1,7 @@
 """Libraries on the Hugging Face Hub, as `hf:user/name` or `hf:user/name@revision`; needs the extra `hub` when used."""
 
 import contextlib
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +14,16 @@ PREFIX = "hf:"
 LIBRARY_FILE, CONFIG_FILE, CARD_FILE, FIGURES, VIDEO_FILE = (
     "library.safetensors", "config.json", "README.md", "figures", "replay.mp4"
 )  # fmt: skip
+_USER_AGENT = {"library_name": "svsl", "library_version": __version__}
 _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 
 
 def split_name(text: str) -> tuple[str, str | None]:
     """Splits `user/name` or `user/name@revision`, with or without `hf:`, into the repository and the revision."""
     name, at, revision = text.removeprefix(PREFIX).partition("@")
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or (at and not revision):
-        raise SvslError(f"{text}: expected user/name or user/name@revision, the name of a repository on the Hub")
+    _check_name(name)
+    if at and not revision:
+        raise SvslError(f"{text}: expected user/name@revision, with a branch, tag or commit after the @")
     return name, revision or None
 
 
@@ -30,22 +33,30 @@ def download(name: str, revision: str | None = None) -> Path:
     Raises:
         SvslError: If there is no such repository, revision or file, or the Hub cannot be reached.
     """
+    _check_name(name)
     hub = _huggingface_hub()
     with _one_line_errors(name, revision):
-        options = {"revision": revision, "library_name": "svsl", "library_version": __version__}
-        return Path(hub.hf_hub_download(name, LIBRARY_FILE, **options))
+        return Path(hub.hf_hub_download(name, LIBRARY_FILE, revision=revision, **_USER_AGENT))
 
 
-def upload(folder: Path, name: str, private: bool = False) -> str:
-    """Publishes the files of a folder as one commit and returns its address; creates the repository if necessary.
+def create_repository(name: str, private: bool = False) -> None:
+    """Creates a repository unless it exists; says at once if the user may not write to it."""
+    _check_name(name)
+    hub = _huggingface_hub()
+    if hub.get_token() is None:
+        raise SvslError(f"pushing needs a token of the Hub with write access: {_LOG_IN}")
+    with _one_line_errors(name):
+        hub.HfApi(**_USER_AGENT).create_repo(name, private=private or None, exist_ok=True)
+
+
+def upload(folder: Path, name: str) -> str:
+    """Publishes the files of a folder as one commit to a repository and returns the address of the commit.
 
     Figures and videos of an earlier push that the folder does not replace are deleted.
     """
     hub = _huggingface_hub()
     with _one_line_errors(name):
-        api = hub.HfApi(library_name="svsl", library_version=__version__)
-        api.create_repo(name, private=private or None, exist_ok=True)
-        commit = api.upload_folder(
+        commit = hub.HfApi(**_USER_AGENT).upload_folder(
             repo_id=name,
             folder_path=folder,
             commit_message=f"Library and model card, by svsl {__version__}",
@@ -54,10 +65,9 @@ def upload(folder: Path, name: str, private: bool = False) -> str:
     return str(commit.commit_url)
 
 
-def require_token() -> None:
-    """Rejects a user who has no token, before any work is done."""
-    if _huggingface_hub().get_token() is None:
-        raise SvslError(f"pushing needs a token of the Hub with write access: {_LOG_IN}")
+def _check_name(name: str) -> None:
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        raise SvslError(f"{PREFIX}{name}: expected user/name, the name of a repository on the Hub")
 
 
 def _huggingface_hub() -> ModuleType:
@@ -75,6 +85,9 @@ def _one_line_errors(name: str, revision: str | None = None) -> Iterator[None]:
 
     where, hub = f"{PREFIX}{name}" + (f"@{revision}" if revision else ""), constants.ENDPOINT
     unreachable = f"{where}: {hub} cannot be reached; check the network and HF_HUB_OFFLINE"
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it would log each attempt to connect
     try:
         yield
     except errors.GatedRepoError:
@@ -99,4 +112,9 @@ def _one_line_errors(name: str, revision: str | None = None) -> Iterator[None]:
             raise SvslError(f"{where}: your token may not do this; {_LOG_IN}, with write access to {name}") from None
         raise SvslError(f"{where}: {hub} answered {code} ({error.server_message or 'no reason given'})") from None
     except Exception as error:  # of the network: the kinds depend on the version of huggingface_hub
-        raise SvslError(f"{unreachable} ({type(error).__name__}: {error})") from None
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise SvslError(f"{unreachable} ({type(cause).__name__}: {cause})") from None
+    finally:
+        logger.setLevel(level)

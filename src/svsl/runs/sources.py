@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from svsl.errors import SvslError, complain
 from svsl.learners.registry import find_preset
+from svsl.model.files import write_bytes
 from svsl.model.hub import PREFIX, split_name
 from svsl.model.library import SkillLibrary
 from svsl.model.shipped import load_pretrained, pretrained_names
@@ -81,6 +82,14 @@ class Source:
         self.library.save(path)
         name, options = self.named_task.chosen(self.choice)
         NamedTask(name, options, path).remember()
+
+    def copy(self, path: Path) -> None:
+        """Writes the library to a file, byte for byte if it comes from one, and says nothing about trust."""
+        own = self.path if self.run is None else self.run.library_path
+        if own is None:
+            self.library.save(path)
+        else:
+            write_bytes(path, own.read_bytes())
 
     def holding(self, library: SkillLibrary, name: str) -> "Source":
         """Returns a source of a library made from this one, on the same task."""

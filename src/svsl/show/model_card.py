@@ -48,7 +48,7 @@ def write_model(
         report: Called with the share of the work done so far, 0 to 1, and what is being done now.
     """
     library = source.library
-    library.save(folder / LIBRARY_FILE)
+    source.copy(folder / LIBRARY_FILE)
     write_bytes(folder / CONFIG_FILE, config_of(library, source.run).to_json().encode())
     figures = folder / FIGURES
     if source.run is not None:
@@ -123,7 +123,7 @@ def _text(
     lines = [
         f"# {name.partition('/')[2]}",
         "",
-        f"A skill library for the task `{evaluation.task}`, made with svsl: {len(library)} components, each of which has "
+        f"A skill library for the task `{evaluation.task}`, made with svsl: {len(library)} components, each "
         f"specialised in one way to do the task, in a region of contexts. For a context of {library.context_dim} "
         f"numbers it returns skills of {library.parameter_dim} parameters, usually several different ones.",
         "",
@@ -140,8 +140,8 @@ def _text(
         "",
         *_table(("metric", "mean", "95 % interval"), _rows(evaluation)),
         "",
-        f"By `svsl eval` of svsl {__version__}: means over fresh contexts drawn with seed {evaluation.evaluation_seed}, "
-        "and bootstrap intervals of these means. They are about this one library, not about other seeds of training.",
+        f"By `svsl eval` of svsl {__version__}: means over fresh contexts (seed {evaluation.evaluation_seed}) and "
+        "their bootstrap intervals. They are about this one library, not about other seeds of training.",
         "",
         "## Training",
         "",
@@ -201,6 +201,8 @@ def _training(source: Source, evaluation: Evaluation, command: str | None) -> li
     }
     lines = [*_table(("", ""), [(name, str(value)) for name, value in facts.items()]), ""]
     settings = f"All settings are in `{CONFIG_FILE}`."
+    if "merged" in source.library.metadata:
+        return [*lines, "It was merged from several libraries; its file holds the metadata of each."]
     if command is None:
         return [*lines, f"It extends the library `{config.extends}`. {settings}"]
     if source.run is None:

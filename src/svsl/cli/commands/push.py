@@ -12,7 +12,7 @@ from svsl.cli.task_choice import TrustFlag
 from svsl.cli.train_command import train_command
 from svsl.errors import SvslError
 from svsl.evaluation.result import Evaluation
-from svsl.model.hub import require_token, split_name, upload
+from svsl.model.hub import create_repository, split_name, upload
 from svsl.runs.evaluation import evaluate_source, stored_evaluation
 from svsl.runs.sources import Source, config_of, open_source
 from svsl.show.model_card import write_model
@@ -39,32 +39,32 @@ class Options(TrustFlag):
 
     def __post_init__(self) -> None:
         require_range(1, contexts=self.contexts)
-        if split_name(self.name)[1] is not None:
-            raise SvslError(f"name: expected user/name without a revision, got {self.name!r}")
+        if split_name(self.name) != (self.name, None):
+            raise SvslError(f"name: expected user/name, got {self.name!r}")
 
 
 def main(options: Options) -> None:
     """Evaluates the library, writes its model card and publishes both."""
-    if options.out is None:
-        require_token()
-        with tempfile.TemporaryDirectory() as folder:
-            _write(options, Path(folder))
-            print(f"commit   {upload(Path(folder), options.name, options.private)}")
-        return
-    if options.out.exists():
-        raise SvslError(f"{options.out} already exists; choose another --out")
-    for path in _write(options, options.out):
-        print(f"file     {path}")
-
-
-def _write(options: Options, folder: Path) -> list[Path]:
     source = open_source(options.source, options.choice)
     if source.run is not None and not source.run.finished:
         raise SvslError(f"{options.source} is not finished; resume it with svsl resume {options.source}, then push it")
-    library, task = source.library, source.make_task()
+    task = source.make_task()
+    if options.out is not None:
+        if options.out.exists():
+            raise SvslError(f"{options.out} already exists; choose another --out")
+        for path in _write(options, source, task, options.out):
+            print(f"file     {path}")
+        return
+    create_repository(options.name, options.private)  # a mistake is reported before the work is done
+    with tempfile.TemporaryDirectory() as folder:
+        _write(options, source, task, Path(folder))
+        print(f"commit   {upload(Path(folder), options.name)}")
+
+
+def _write(options: Options, source: Source, task: Task, folder: Path) -> list[Path]:
     with StageDisplay("evaluation") as progress:
         evaluation = _evaluate(source, task, options.contexts, progress)
-    command = train_command(config_of(library, source.run))
+    command = train_command(config_of(source.library, source.run))
     with StageDisplay("model card") as progress:
         return write_model(folder, options.name, source, task, evaluation, command, options.license, progress)
 
