@@ -5,6 +5,8 @@ process that submitted them: it may end and be started again, and then follows t
 learns of them are small JSON files, never pickles.
 """
 
+import contextlib
+import io
 import json
 import logging
 import os
@@ -128,13 +130,16 @@ class SlurmBackend:
         return int(self._jobs.options.get("cpus_per_task", self._jobs.per_job))  # type: ignore[call-overload]
 
     def _make_executor(self, options: Mapping[str, object]) -> submitit.AutoExecutor:
+        time_limit = options.get("time", TIME_LIMIT_MIN)
+        if not isinstance(time_limit, int):
+            raise SvslError(f"slurm_option time: expected a whole number of minutes, got {time_limit!r}")
         requeues = {"slurm_max_num_timeout": _REQUEUES, "local_max_num_timeout": _REQUEUES}
         try:
             executor = submitit.AutoExecutor(self._folder, self._cluster, **requeues)
             executor.update_parameters(
                 name="svsl",
                 cpus_per_task=self._cpus_per_job,
-                timeout_min=options.get("time", TIME_LIMIT_MIN),
+                timeout_min=time_limit,
                 **{f"slurm_{name}": value for name, value in options.items()},
             )
         except (AssertionError, NameError, ValueError, TypeError, RuntimeError) as error:
@@ -147,7 +152,7 @@ class SlurmBackend:
         programs = [self._new[first : first + size] for first in range(0, len(self._new), size)]
         packs = [Pack(own, [self._folder / f"{uuid.uuid4().hex}.json" for _ in own]) for own in programs]
         try:
-            with self._executor.batch():
+            with contextlib.redirect_stderr(io.StringIO()), self._executor.batch():
                 jobs = [self._executor.submit(pack) for pack in packs]
         except (submitit.core.utils.UncompletedJobError, submitit.core.utils.FailedSubmissionError) as error:
             reason = (str(error).strip().splitlines() or ["no reason given"])[-1]

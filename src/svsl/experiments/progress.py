@@ -15,7 +15,7 @@ from svsl.experiments.reproduction import Job, overall_progress
 from svsl.show.progress import Display, format_amount, format_duration
 from svsl.show.tables import print_table
 
-_STATES = ("finished", "running", "waiting", "stopped", "detached", "failed")
+_STATES = ("finished", "running", "queued", "waiting", "stopped", "detached", "failed")
 _LINE_EVERY_S, _OVERVIEW_EVERY_S = 5.0, 30.0
 
 
@@ -49,7 +49,7 @@ class ReproductionDisplay(Display):
         if self._live is not None:
             self._live.update(_overview(self.title, work, parts, jobs), refresh=True)
             return
-        ended = {name: count for name, count in states.items() if name not in ("running", "waiting")}
+        ended = {name: count for name, count in states.items() if name not in ("running", "queued", "waiting")}
         pause_s = 0.0 if sum(ended.values()) == len(jobs) else _LINE_EVERY_S
         if now - self._printed_at > (pause_s if ended != self._printed_states else _OVERVIEW_EVERY_S):
             self._printed_at, self._printed_states = now, Counter(ended)

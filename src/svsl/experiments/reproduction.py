@@ -1,6 +1,7 @@
 """An experiment in a folder: one job for each arm and seed, resumed wherever it was stopped."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from svsl.runs.comparison import Group
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run, folder_lock
 
-State = Literal["waiting", "running", "finished", "stopped", "detached", "failed"]
+State = Literal["waiting", "queued", "running", "finished", "stopped", "detached", "failed"]
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Job:
     episodes: int = 0  # so far
     evaluated: float | None = None  # share of its evaluation done; None during training
     restarts: int = 0  # of a worker that was killed
+    started_s: float = 0.0  # when its worker was given to the backend, which may have a queue
     message: str = ""  # why it failed, or where it goes on
 
     @property
@@ -38,8 +40,15 @@ class Job:
         """File with the output of its worker."""
         return self.run.log_path
 
+    def start(self) -> None:
+        """Notes that its worker was given to the backend."""
+        self.state, self.started_s = "queued", time.time()
+
     def refresh(self) -> None:
         """Reads the progress its worker has written."""
+        age_s = self.run.progress_age_s
+        if self.state == "queued" and age_s is not None and age_s <= time.time() - self.started_s:
+            self.state = "running"
         try:
             progress = self.run.read_progress()
             self.work, self.episodes = float(progress["work"]), int(progress["episodes"])

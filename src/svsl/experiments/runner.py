@@ -52,7 +52,8 @@ def schedule(
             except OSError as error:  # a full disk: the running jobs may still reach their end
                 job.settle("failed", f"cannot write to {job.run.folder} ({error.strerror or error})")
                 continue
-            running[handle], job.state = job, "running"
+            running[handle] = job
+            job.start()
         for handle, ending in backend.wait():
             job = running.pop(handle)
             _settle(job, ending, stop_sent)
