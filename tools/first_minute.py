@@ -32,7 +32,7 @@ def evaluate_and_train() -> None:
 
 def view() -> None:
     """Starts the web page, fetches it and ends it with Ctrl-C."""
-    command = [SVSL, "view", "beer-pong", "--port", "0"]
+    command = [str(SVSL), "view", "beer-pong", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = re.match(r"http://\S+", process.stdout.readline())
