@@ -36,7 +36,6 @@ dist: .venv/installed-dev
 
 # installs the wheel in a separate environment and uses it from another folder: it must not need this checkout
 check-dist: dist
-	$(BIN)/python -m twine check --strict dist/*
 	rm -rf build/check-dist
 	$(PYTHON) -m venv build/check-dist
 	build/check-dist/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
