@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test test-slow format docs results dist check-dist clean
+.PHONY: train test test-slow test-lowest format docs results dist check-dist clean
 
 train: .venv/installed
 	$(BIN)/svsl train planar-reacher --components 40 --out runs/first --overwrite
@@ -39,7 +39,18 @@ check-dist: dist
 	rm -rf build/check-dist
 	$(PYTHON) -m venv build/check-dist
 	build/check-dist/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
-	cd build/check-dist && env -u PYTHONPATH bin/svsl eval beer-pong --contexts 50
+	cd build/check-dist && env -u PYTHONPATH bin/python ../../tools/first_minute.py
+	build/check-dist/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[viewer]"
+	cd build/check-dist && env -u PYTHONPATH bin/python ../../tools/first_minute.py --view
+
+# the lowest versions that pyproject.toml allows, without the extras; their warnings about newer indirect ones do not count
+test-lowest:
+	rm -rf build/lowest
+	$(PYTHON) -m venv build/lowest
+	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	build/lowest/bin/uv pip install --quiet --python build/lowest/bin/python --resolution lowest-direct \
+		--editable . 'pytest>=8.2' 'hypothesis>=6.100'
+	build/lowest/bin/python -m pytest -o filterwarnings= $(addprefix tests/,model simulation tasks evaluation runs cli/test_cli.py)
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -136,7 +136,9 @@ def _small_evaluation(run: Run, contexts: int, **options: Any) -> Evaluation:
 
 
 def _too_large(words: Words) -> bool:
-    """What other tests run small (Ray, reproductions on a simulator), and what cannot run here: PPO, pictures."""
+    """What other tests run small (Ray, the Hub, simulated reproductions), and what cannot run here: PPO, pictures."""
+    if any(word.startswith("hf:") for word in words) or (words[1] == "push" and "--out" not in words):
+        return True
     if "ppo" in words and find_spec("stable_baselines3") is None:
         return True
     if words[1] == "video" and "planar-reacher" not in words[2] and os.environ.get("MUJOCO_GL") == "disable":
@@ -158,6 +160,7 @@ def _smaller(words: Words) -> Words:
         "resume": ["--quiet"],
         "eval": ["--contexts", "10"],
         "compare": ["--contexts", "10"],
+        "push": ["--contexts", "10"],
         "video": ["--width", "64", "--fps", "2"],
     }.get(words[1], [])
 

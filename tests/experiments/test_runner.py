@@ -104,7 +104,7 @@ def test_exit_codes_say_how_a_process_ended() -> None:
     assert [ending(code).state for code in (0, 130, 1, 2)] == ["finished", "stopped", "failed", "failed"]
     assert ending(-9) == Ending("killed", "SIGKILL")
     assert isinstance(open_backend("local", Path()), LocalBackend)
-    assert set(BACKENDS) == {"local", "ray"}
+    assert set(BACKENDS) == {"local", "ray", "slurm"}
 
 
 def test_the_evaluation_of_a_worker_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,12 +53,13 @@ def test_design_names_every_room() -> None:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("svsl", ("scipy", "matplotlib", "mujoco", "gymnasium", "tyro", "rich")),
+        ("svsl", ("scipy", "matplotlib", "mujoco", "gymnasium", "tyro", "rich", "huggingface_hub")),
         ("svsl.tasks.registry", ("scipy", "matplotlib", "mujoco", "gymnasium", "tyro", "rich")),
         ("svsl.runs.training", ("matplotlib", "tyro", "rich", "torch", "ray")),
         ("svsl.show.plots.files", ("tyro", "viser", "torch", "ray")),
         ("svsl.cli.training", ("matplotlib", "mujoco", "viser", "torch", "ray")),
-        ("svsl.experiments.worker", ("matplotlib", "tyro", "torch", "ray")),
+        ("svsl.experiments.worker", ("matplotlib", "tyro", "torch", "ray", "submitit")),
+        ("svsl.cli.commands.push", ("huggingface_hub", "torch")),
     ],
 )
 def test_a_room_does_not_load_what_it_does_not_need(module: str, unwanted: tuple[str, ...]) -> None:

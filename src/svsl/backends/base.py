@@ -1,7 +1,7 @@
 """The backend protocol: programs that run somewhere, and how they ended. `BACKENDS` names the implementations."""
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Literal, Protocol
@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 BACKENDS = {
     "local": "svsl.backends.local:LocalBackend",
     "ray": "svsl.backends.ray_cluster:RayBackend",
+    "slurm": "svsl.backends.slurm:SlurmBackend",
 }
 
 STOPPED = 130  # exit code of a program that saved its state and stopped on request
@@ -30,14 +31,29 @@ class Program:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a program ended; one that was killed can be started again, one that failed would fail again."""
+    """How a program ended; one that was killed can be started again, one that failed would fail again.
 
-    state: Literal["finished", "stopped", "killed", "failed"]
+    One that is detached has not ended: it goes on, but this process no longer follows it.
+    """
+
+    state: Literal["finished", "stopped", "killed", "failed", "detached"]
     reason: str = ""  # why it was killed or failed; empty if only its log says so
 
 
+@dataclass(frozen=True)
+class SlurmJobs:
+    """Jobs of Slurm: how many programs share one, and what is asked of Slurm for each (`partition`, `time`, ...)."""
+
+    per_job: int = 1
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
 class Backend(Protocol):
-    """Runs programs. It is created with the folder of all runs, shared by all machines, and the cluster's address."""
+    """Runs programs.
+
+    It is created with the folder of all runs, shared by all machines, and with what says where the programs run: the
+    address of a Ray cluster, or `SlurmJobs`.
+    """
 
     def cores(self) -> Sequence[int]:
         """Cores of each machine."""
@@ -52,16 +68,16 @@ class Backend(Protocol):
         ...
 
     def request_stop(self) -> None:
-        """Asks all running programs to save their state and stop."""
+        """Asks all running programs to save their state and stop, or detaches from them."""
         ...
 
     def close(self) -> None:
-        """Ends all running programs at once and releases the backend."""
+        """Ends all running programs that depend on this process at once and releases the backend."""
         ...
 
 
-def open_backend(name: str, folder: Path, address: str | None = None) -> Backend:
+def open_backend(name: str, folder: Path, where: str | SlurmJobs | None = None) -> Backend:
     """Imports and opens the backend called `name` for the runs in `folder`; see `Backend`."""
     module, _, factory = BACKENDS[name].partition(":")
-    backend: Backend = getattr(import_module(module), factory)(folder, address)
+    backend: Backend = getattr(import_module(module), factory)(folder, where)
     return backend

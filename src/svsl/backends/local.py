@@ -1,5 +1,6 @@
 """Programs as processes on this machine."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -52,6 +53,12 @@ class LocalBackend:
         """Sends SIGTERM."""
         for process in self._processes.values():
             process.send_signal(signal.SIGTERM)
+
+    def join(self, timeout_s: float) -> None:
+        """Waits until all processes have ended, but for each not longer than this; a signal handler may call it."""
+        for process in self._processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout_s)
 
     def close(self) -> None:
         """Kills all processes; their last checkpoints remain."""

@@ -16,7 +16,7 @@ from svsl.model.version import __version__
 # in the order of `svsl --help`
 COMMANDS = (
     "train", "resume", "extend", "eval", "plot", "compare", "reproduce", "view", "video",
-    "prune", "merge", "export", "bench", "tasks", "check-task",
+    "prune", "merge", "export", "push", "bench", "tasks", "check-task",
 )  # fmt: skip
 _PARSE_THEMSELVES = ("train", "extend", "check-task", "reproduce")  # their `main` is given the arguments
 

@@ -1,6 +1,7 @@
 """Flags with which the user says which task a library or a run may use."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,6 +10,8 @@ import tyro
 from svsl.cli.parsing import Switch
 from svsl.errors import SvslError
 from svsl.runs.trust import TaskChoice
+
+NamedValues = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME=VALUE")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,20 +33,25 @@ class TaskFlags(TrustFlag):
 
     task: str | None = None
     """Use this task instead of the one that the source names: a task's name, gym:ENV_ID or module:factory."""
-    task_option: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME=VALUE")] = ()
+    task_option: NamedValues = ()
     """Change an option of the task; can be repeated."""
 
     @property
     def choice(self) -> TaskChoice:
         """What the user says about the task."""
-        return TaskChoice(self.task, dict(map(_option, self.task_option)), self.trust_task)
+        return TaskChoice(self.task, named_values("task_option", self.task_option), self.trust_task)
 
 
-def _option(text: str) -> tuple[str, object]:
-    """Returns the name and the value of an option; a value that is not JSON is a string."""
+def named_values(flag: str, texts: Sequence[str]) -> dict[str, object]:
+    """Returns the names and values that were given to a flag as NAME=VALUE."""
+    return dict(_named_value(flag, text) for text in texts)
+
+
+def _named_value(flag: str, text: str) -> tuple[str, object]:
+    """Returns a name and its value; a value that is not JSON is a string."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise SvslError(f"task_option: expected NAME=VALUE, got {text!r}")
+        raise SvslError(f"{flag}: expected NAME=VALUE, got {text!r}")
     try:
         return name.replace("-", "_"), json.loads({"True": "true", "False": "false", "None": "null"}.get(value, value))
     except ValueError:

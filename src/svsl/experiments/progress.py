@@ -13,7 +13,9 @@ from rich.text import Text
 
 from svsl.experiments.reproduction import Job, overall_progress
 from svsl.show.progress import Display, format_amount, format_duration
+from svsl.show.tables import print_table
 
+_STATES = ("finished", "running", "queued", "waiting", "stopped", "detached", "failed")
 _LINE_EVERY_S, _OVERVIEW_EVERY_S = 5.0, 30.0
 
 
@@ -37,7 +39,7 @@ class ReproductionDisplay(Display):
         remaining = elapsed * (1 - work) / (work - self._start[1]) if work > self._start[1] else math.nan
         states = Counter[str](job.state for job in jobs)
         restarts = sum(job.restarts for job in jobs)
-        counts = [f"{states[s]} {s}" for s in ("finished", "running", "waiting", "stopped", "failed") if states[s]]
+        counts = [f"{states[s]} {s}" for s in _STATES if states[s]]
         parts = [
             f"{work:.0%}, {len(jobs)} runs: {', '.join(counts)}" + (f" ({restarts} restarts)" if restarts else ""),
             f"{format_amount(episodes)} episodes ({format_amount(rate)}/s)",
@@ -47,11 +49,28 @@ class ReproductionDisplay(Display):
         if self._live is not None:
             self._live.update(_overview(self.title, work, parts, jobs), refresh=True)
             return
-        ended = {name: count for name, count in states.items() if name not in ("running", "waiting")}
+        ended = {name: count for name, count in states.items() if name not in ("running", "queued", "waiting")}
         pause_s = 0.0 if sum(ended.values()) == len(jobs) else _LINE_EVERY_S
         if now - self._printed_at > (pause_s if ended != self._printed_states else _OVERVIEW_EVERY_S):
             self._printed_at, self._printed_states = now, Counter(ended)
             print(f"{self.title}: {', '.join(parts)}", file=self._console.file, flush=True)
+
+
+def show_status(title: str, jobs: Sequence[Job]) -> None:
+    """Prints how far each run is, and when it was last heard of; runs that have not begun are only counted."""
+    table = Table(title=title)
+    for heading in ("run", "done", "episodes", "last sign of life"):
+        table.add_column(heading)
+    for job in (job for job in jobs if job.work > 0):
+        age_s = job.run.progress_age_s
+        done = f"{job.work:.0%}" if job.evaluated is None else f"evaluation {job.evaluated:.0%}"
+        seen = "" if age_s is None else f"{format_duration(age_s)} ago"
+        cells = ("finished", "") if job.state == "finished" else (done, seen)
+        table.add_row(job.run.folder.name, cells[0], format_amount(job.episodes), cells[1])
+    print_table(table)
+    finished, begun = sum(job.state == "finished" for job in jobs), sum(job.work > 0 for job in jobs)
+    others = f"{begun - finished} begun, {len(jobs) - begun} not begun"
+    print(f"{overall_progress(jobs):.0%} done; {len(jobs)} runs: {finished} finished, {others}")
 
 
 def _overview(title: str, work: float, parts: Sequence[str], jobs: Sequence[Job]) -> Group:

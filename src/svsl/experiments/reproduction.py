@@ -1,6 +1,7 @@
 """An experiment in a folder: one job for each arm and seed, resumed wherever it was stopped."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from svsl.runs.comparison import Group
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run, folder_lock
 
-State = Literal["waiting", "running", "finished", "stopped", "failed"]
+State = Literal["waiting", "queued", "running", "finished", "stopped", "detached", "failed"]
 
 
 @dataclass
@@ -31,15 +32,23 @@ class Job:
     episodes: int = 0  # so far
     evaluated: float | None = None  # share of its evaluation done; None during training
     restarts: int = 0  # of a worker that was killed
-    message: str = ""  # why it failed
+    started_s: float = 0.0  # when its worker was given to the backend, which may have a queue
+    message: str = ""  # why it failed, or where it goes on
 
     @property
     def log(self) -> Path:
         """File with the output of its worker."""
         return self.run.log_path
 
+    def start(self) -> None:
+        """Notes that its worker was given to the backend."""
+        self.state, self.started_s = "queued", time.time()
+
     def refresh(self) -> None:
         """Reads the progress its worker has written."""
+        age_s = self.run.progress_age_s
+        if self.state == "queued" and age_s is not None and age_s <= time.time() - self.started_s:
+            self.state = "running"
         try:
             progress = self.run.read_progress()
             self.work, self.episodes = float(progress["work"]), int(progress["episodes"])
@@ -75,28 +84,56 @@ class Reproduction:
     @contextmanager
     def open(self) -> Iterator[None]:
         """Locks the folder, and creates or opens the run folders; their settings must be those of the experiment."""
-        planned_runs = plan(self.experiment, self.seeds, self.scale)
-        mark = self.folder / "experiment.json"
-        expected = {"experiment": self.name, "scale": self.scale}
+        planned_runs, mark = plan(self.experiment, self.seeds, self.scale), self._mark
         if self.folder.exists() and not mark.exists() and any(p.name != ".lock" for p in self.folder.iterdir()):
             raise SvslError(f"{self.folder} exists and is not a reproduction; choose another --out")
         self.folder.mkdir(parents=True, exist_ok=True)
         with folder_lock(self.folder, f"{self.folder}: another svsl reproduce is running there"):
-            if mark.exists() and (existing := _read_json(mark)) != expected:
-                raise SvslError(f"{self.folder} holds {existing}, not {expected}; choose another --out")
-            write_bytes(mark, (json.dumps(expected) + "\n").encode())
+            if mark.exists():
+                self._check_mark()
+            write_bytes(mark, (json.dumps(self._content) + "\n").encode())
             self.jobs.clear()
             for arm, configs in planned_runs.items():
                 planned = configs[0].planned_episodes()
                 self.jobs.extend(Job(arm, self._open_run(arm, config), planned) for config in configs)
-            for job in self.jobs:
-                job.refresh()
-                if job.run.finished and job.run.evaluation_path.exists():
-                    job.settle("finished")
+            self._refresh()
             yield
 
+    def look(self) -> None:
+        """Reads how far the runs are, also while other processes or machines train them; changes nothing."""
+        if not self._mark.exists():
+            raise SvslError(f"{self.folder} is not a reproduction; without --status, the same command starts it")
+        self._check_mark()
+        self.jobs.clear()
+        for arm, configs in plan(self.experiment, self.seeds, self.scale).items():
+            planned = configs[0].planned_episodes()
+            self.jobs.extend(Job(arm, Run(self._run_folder(arm, config), config), planned) for config in configs)
+        self._refresh()
+
+    @property
+    def _mark(self) -> Path:
+        return self.folder / "experiment.json"
+
+    @property
+    def _content(self) -> dict[str, object]:
+        """What the mark says."""
+        return {"experiment": self.name, "scale": self.scale}
+
+    def _check_mark(self) -> None:
+        if (existing := _read_json(self._mark)) != self._content:
+            raise SvslError(f"{self.folder} holds {existing}, not {self._content}; choose another --out")
+
+    def _refresh(self) -> None:
+        for job in self.jobs:
+            job.refresh()
+            if job.run.finished and job.run.evaluation_path.exists():
+                job.settle("finished")
+
+    def _run_folder(self, arm: Arm, config: RunConfig) -> Path:
+        return self.folder / f"{arm.label}-seed{config.seed}"
+
     def _open_run(self, arm: Arm, config: RunConfig) -> Run:
-        folder = self.folder / f"{arm.label}-seed{config.seed}"
+        folder = self._run_folder(arm, config)
         if not Run.config_path(folder).exists():
             return Run.create(folder, config)
         run = Run.open(folder)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from svsl.backends.base import Backend, Ending, open_backend
+from svsl.backends.base import Backend, Ending, SlurmJobs, open_backend
 from svsl.experiments.reproduction import Job, Reproduction
 
 RESTARTS = 2  # of a worker that the system killed
@@ -16,16 +16,16 @@ Display = Callable[[Sequence[Job]], None]
 def run_jobs(
     reproduction: Reproduction,
     backend: str,
-    address: str | None,
+    where: str | SlurmJobs | None,
     workers: int | None,
     display: Display,
     stop: Callable[[], bool],
 ) -> None:
-    """Runs all unfinished jobs of an open reproduction on a backend; see `schedule`."""
+    """Runs all unfinished jobs of an open reproduction on a backend; see `open_backend` and `schedule`."""
     if not reproduction.unfinished:
         display(reproduction.jobs)
         return
-    with closing(open_backend(backend, reproduction.folder, address)) as opened:
+    with closing(open_backend(backend, reproduction.folder, where)) as opened:
         schedule(reproduction, opened, workers, display, stop)
 
 
@@ -52,7 +52,8 @@ def schedule(
             except OSError as error:  # a full disk: the running jobs may still reach their end
                 job.settle("failed", f"cannot write to {job.run.folder} ({error.strerror or error})")
                 continue
-            running[handle], job.state = job, "running"
+            running[handle] = job
+            job.start()
         for handle, ending in backend.wait():
             job = running.pop(handle)
             _settle(job, ending, stop_sent)
@@ -69,6 +70,8 @@ def _settle(job: Job, ending: Ending, stopping: bool) -> None:
     """Records how a job's worker ended; the job waits again if it is to be restarted."""
     if ending.state == "finished":
         job.settle("finished")
+    elif ending.state == "detached":
+        job.settle("detached", ending.reason)
     elif ending.state == "stopped" or (ending.state == "killed" and stopping):
         job.settle("stopped")
     elif ending.state == "failed":

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from svsl.errors import SvslError
 from svsl.model.files import read_safetensors, write_safetensors
 from svsl.model.gaussians import Array, BoolArray, IntArray, LinearGaussian
+from svsl.model.hub import PREFIX, download
 from svsl.model.mixture import ACTIVE_PROBABILITY, Mixture, is_active, logsumexp, sample_rows
 
 FORMAT = "svsl-skill-library"
@@ -205,6 +206,26 @@ class SkillLibrary:
             return cls(*_checked(arrays), metadata=header.get("metadata", {}))
         except SvslError as error:
             raise SvslError(f"{path}: {error}") from None
+
+    @classmethod
+    def from_pretrained(cls, name: str, revision: str | None = None) -> Self:
+        """Loads the library of a repository `user/name` on the Hugging Face Hub; needs the extra `hub`.
+
+        It is data only: nothing in the repository is run. Downloads are cached, so a library that was loaded once can
+        also be loaded without network access. `load_pretrained` loads those that come with svsl.
+
+        Args:
+            name: The repository.
+            revision: A branch, tag or commit (default: the newest).
+
+        Raises:
+            SvslError: If there is no such repository or revision, it holds no library, or the Hub cannot be reached.
+        """
+        path = download(name, revision)
+        try:
+            return cls.load(path)
+        except SvslError as error:
+            raise SvslError(str(error).replace(str(path), f"{PREFIX}{name}/{path.name}")) from None
 
     def contains(self, context: ArrayLike) -> BoolArray:
         """Whether contexts are in the box that the library was trained for, up to rounding: a bool, or `(n,)`."""

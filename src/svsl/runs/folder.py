@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -300,6 +301,14 @@ class Run:
             return dict(json.loads(self._progress_path.read_text()))
         except (OSError, ValueError, TypeError):
             return {}
+
+    @property
+    def progress_age_s(self) -> float | None:
+        """How long ago the newest progress was written; None if there is none."""
+        try:
+            return max(0.0, time.time() - self._progress_path.stat().st_mtime)
+        except OSError:
+            return None
 
     # ---- overwriting --------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Sources of libraries: a run folder, a library file or the name of a shipped library."""
+"""Sources of libraries: a run folder, a library file, a shipped library, or a repository on the Hugging Face Hub."""
 
 import functools
 import json
@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 
 from svsl.errors import SvslError, complain
 from svsl.learners.registry import find_preset
+from svsl.model.files import write_bytes
+from svsl.model.hub import PREFIX, split_name
 from svsl.model.library import SkillLibrary
 from svsl.model.shipped import load_pretrained, pretrained_names
 from svsl.runs.config import RunConfig, require_fit, use_workers
@@ -27,7 +29,7 @@ class Source:
         name: As the user gave it.
         run: The run that trained it, None for a library without one.
         loaded: The library; by default that of the run, loaded on first use.
-        path: The library file; None for a run or a shipped library.
+        path: The library file; None for a run, a shipped library or one from the Hub.
         choice: What the user says about the task.
     """
 
@@ -53,7 +55,9 @@ class Source:
     @property
     def named_task(self) -> NamedTask:
         """The task as the source names it."""
-        return self.run.named_task if self.run is not None else _task_in_metadata(self.library, self.path)
+        if self.run is not None:
+            return self.run.named_task
+        return _task_in_metadata(self.library, self.path, self.name)
 
     @property
     def task_name(self) -> str:
@@ -79,6 +83,14 @@ class Source:
         name, options = self.named_task.chosen(self.choice)
         NamedTask(name, options, path).remember()
 
+    def copy(self, path: Path) -> None:
+        """Writes the library to a file, byte for byte if it comes from one, and says nothing about trust."""
+        own = self.path if self.run is None else self.run.library_path
+        if own is None:
+            self.library.save(path)
+        else:
+            write_bytes(path, own.read_bytes())
+
     def holding(self, library: SkillLibrary, name: str) -> "Source":
         """Returns a source of a library made from this one, on the same task."""
         path = self.path if self.run is None else self.run.folder
@@ -86,7 +98,7 @@ class Source:
 
 
 def open_source(where: str, choice: TaskChoice | None = None) -> Source:
-    """Opens a run folder, a library file or a shipped library, looked up in this order. Runs no code of its task.
+    """Opens `hf:user/name`, a run folder, a library file or a shipped library. Runs no code of its task.
 
     `choice` is what the user says about the task; by default only shipped tasks and those trained here are created.
 
@@ -94,13 +106,18 @@ def open_source(where: str, choice: TaskChoice | None = None) -> Source:
         SvslError: If `where` is none of them.
     """
     path, choice = Path(where), choice or TaskChoice()
+    if where.startswith(PREFIX):
+        return Source(where, loaded=SkillLibrary.from_pretrained(*split_name(where)), choice=choice)
     if path.is_file():
         return Source(where, loaded=SkillLibrary.load(path), path=path, choice=choice)
     if where in pretrained_names() and not Run.config_path(path).exists():
         return Source(where, loaded=load_pretrained(where), choice=choice)
     if not path.exists():
         shipped = ", ".join(pretrained_names())
-        raise SvslError(f"{where} is not a run folder, a library file or a shipped library ({shipped})")
+        raise SvslError(
+            f"{where} is not a run folder, a library file or a shipped library ({shipped}); "
+            f"one on the Hugging Face Hub is {PREFIX}user/name"
+        )
     return replace(Source.of(Run.open(path, choice)), name=where)
 
 
@@ -132,12 +149,12 @@ def task_of(library: SkillLibrary, workers: int | None = None) -> Task:
     return Source("library", loaded=library).make_task(workers)
 
 
-def _task_in_metadata(library: SkillLibrary, path: Path | None = None) -> NamedTask:
+def _task_in_metadata(library: SkillLibrary, path: Path | None = None, source: str = "the library") -> NamedTask:
     if "task" not in library.metadata:
         raise SvslError("the library's metadata names no task; save it with metadata={'task': NAME}")
     try:
         options = dict(json.loads(library.metadata.get("task_options", "{}")))
-        return NamedTask(str(library.metadata["task"]), options, path)
+        return NamedTask(str(library.metadata["task"]), options, path, source)
     except (ValueError, TypeError) as error:
         raise SvslError(f"the task's options in the library's metadata cannot be read ({error})") from None
 

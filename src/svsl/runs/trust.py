@@ -43,12 +43,14 @@ class NamedTask:
     Attributes:
         name: Its name.
         options: Its options.
-        path: The run folder or library file; None if it is shipped.
+        path: The run folder or library file; None if it is shipped, or comes from the Hub.
+        source: What to call it in a message if it has no path.
     """
 
     name: str
     options: Mapping[str, object]
     path: Path | None
+    source: str = "the library"
 
     @property
     def trusted(self) -> bool:
@@ -66,7 +68,7 @@ class NamedTask:
         """
         if choice.task is None and not choice.trust and not self.trusted:
             raise SvslError(
-                f"{self.path or 'the library'}: its task {self.name!r} does not come with svsl and was not trained "
+                f"{self.path or self.source}: its task {self.name!r} does not come with svsl and was not trained "
                 "here, so it is not imported; if you trust its code, add --trust-task or name the task with --task (in "
                 "Python: pass the task)"
             )

@@ -16,7 +16,7 @@ class Options(TaskFlags):
     """Evaluate a library or a policy: return, success, entropy, coverage."""
 
     source: SourceName
-    """A run folder (finished or not), a library file, or the name of a shipped library."""
+    """A run folder (finished or not), a library file, the name of a shipped library, or hf:user/name."""
     json: Switch = False
     """Print one JSON object instead of a table."""
     contexts: int = 2000

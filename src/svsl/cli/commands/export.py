@@ -16,7 +16,7 @@ class Options(TrustFlag):
     """Export a library as a CSV table, one row per component."""
 
     source: SourceName
-    """A run folder (finished or not), a library file, or the name of a shipped library."""
+    """A run folder (finished or not), a library file, the name of a shipped library, or hf:user/name."""
     out: Path
     """The CSV file. Columns: component, weight, context_mean_I, context_cov_I_J, gain_P_I, bias_P, cov_P_Q; I and J
     count context dimensions and P and Q parameters, from 0."""

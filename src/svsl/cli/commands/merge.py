@@ -18,7 +18,7 @@ class Options(TaskFlags):
     """Merge libraries of one task: all their components, each library weighted by its number of components."""
 
     sources: SourceNames
-    """At least two run folders, library files, or names of shipped libraries; they are not modified."""
+    """At least two run folders, library files, names of shipped libraries or hf:user/name; they are not modified."""
     out: Path
     """File of the merged library."""
     contexts: int = 500

@@ -17,8 +17,8 @@ class Options(TaskFlags):
     """Draw the figures of a run or a library, or several side by side."""
 
     sources: SourceNames
-    """Run folders (finished or still training), library files, or names of shipped libraries; only runs have a
-    learning.png."""
+    """Run folders (finished or still training), library files, names of shipped libraries, or hf:user/name; only runs
+    have a learning.png."""
     out: Path | None = None
     """For one source: the folder for its figures (default: figures in the run folder, or NAME-figures). For several:
     the picture (default: comparison.png)."""

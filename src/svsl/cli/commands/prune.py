@@ -23,7 +23,7 @@ class Options(TaskFlags):
     """Drop components of a library: those with little weight, or those it does not need."""
 
     source: SourceName
-    """A run folder, a library file, or the name of a shipped library; it is not modified."""
+    """A run folder, a library file, the name of a shipped library, or hf:user/name; it is not modified."""
     out: Path
     """File of the pruned library."""
     min_weight: float | None = None
@@ -53,6 +53,7 @@ def main(options: Options) -> None:
     """Writes the pruned library and prints its evaluation beside that of the original."""
     refuse_existing(options.out, options.overwrite)
     source = open_source(options.source, options.choice)
+    source.named_task.chosen(options.choice)  # rejects a task that is not trusted under the name the user gave
     before = source.holding(source.library, "before")
     heavy = heavy_components(before.library, options.min_weight or 0.0, options.max_components)
     after = before.holding(select(before.library, heavy), "after")

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import tyro
 
-from svsl.backends.base import BACKENDS
+from svsl.backends.base import BACKENDS, SlurmJobs
 from svsl.cli.parsing import Switch, parse, require_range
+from svsl.cli.task_choice import NamedValues, named_values
 from svsl.errors import SvslError, complain
 from svsl.experiments.catalogue import EXPERIMENTS, Experiment, find_experiment, plan, seeds_of
-from svsl.experiments.progress import ReproductionDisplay
+from svsl.experiments.progress import ReproductionDisplay, show_status
 from svsl.experiments.report import write_report
 from svsl.experiments.reproduction import Reproduction
 from svsl.experiments.runner import run_jobs
@@ -31,9 +32,15 @@ class Options:
     scale: float = 1.0
     """Share of the paper's size, above 0 and at most 1; 0.05 takes minutes and shows that everything works."""
     backend: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(BACKENDS) + "}")] = "local"
-    """Where seeds are trained: in processes on this machine, or on a Ray cluster."""
+    """Where seeds are trained: in processes on this machine, on a Ray cluster, or as jobs of a Slurm cluster."""
+    status: Switch = False
+    """Only show how far the runs are, wherever they are trained."""
     ray_address: str | None = None
     """Address of the cluster (default: RAY_ADDRESS, or a new Ray instance on this machine)."""
+    slurm_option: NamedValues = ()
+    """What to ask of Slurm for each job, such as partition=NAME, time=MINUTES or mem=8GB; can be repeated."""
+    runs_per_job: int = 1
+    """Seeds that share one job of Slurm, each with its share of the job's cpus_per_task (default: one core each)."""
     workers: int | None = None
     """Seeds trained at the same time (default: one per core). The result does not depend on it."""
     out: Path | None = None
@@ -48,7 +55,19 @@ class Options:
             raise SvslError(f"setting backend: expected one of {', '.join(BACKENDS)}, got {self.backend!r}")
         if not 0 < self.scale <= 1:
             raise SvslError(f"setting scale: expected above 0 and at most 1, got {self.scale:g}")
-        require_range(1, seeds=self.seeds, workers=self.workers)
+        require_range(1, seeds=self.seeds, workers=self.workers, runs_per_job=self.runs_per_job)
+        if self.backend != "slurm" and (self.slurm_option or self.runs_per_job > 1):
+            raise SvslError("slurm_option and runs_per_job are for --backend slurm")
+
+    @property
+    def where(self) -> str | SlurmJobs | None:
+        """Where the backend runs programs."""
+        if self.backend != "slurm":
+            return self.ray_address
+        options = named_values("slurm_option", self.slurm_option)
+        if self.workers is not None:
+            options = {"array_parallelism": -(-self.workers // self.runs_per_job), **options}
+        return SlurmJobs(self.runs_per_job, options)
 
 
 def main(args: list[str]) -> int:
@@ -63,6 +82,10 @@ def main(args: list[str]) -> int:
     experiment = find_experiment(options.name)
     seeds, folder = options.seeds or seeds_of(experiment, options.scale), options.out or Path("runs") / options.name
     reproduction = Reproduction(options.name, experiment, folder, seeds, options.scale, options.checkpoint_s)
+    if options.status:
+        reproduction.look()
+        show_status(reproduction.name, reproduction.jobs)
+        return 0
     try:
         return _reproduce(reproduction, options, "svsl reproduce " + shlex.join(args))
     except OSError as error:
@@ -75,7 +98,14 @@ def main(args: list[str]) -> int:
 def _reproduce(reproduction: Reproduction, options: Options, command: str) -> int:
     with reproduction.open():
         with stop_on_signals() as stop, ReproductionDisplay(reproduction.name, options.quiet) as display:
-            run_jobs(reproduction, options.backend, options.ray_address, options.workers, display, stop)
+            workers = None if options.backend == "slurm" else options.workers  # Slurm itself limits its array
+            run_jobs(reproduction, options.backend, options.where, workers, display, stop)
+        if any(job.state == "detached" for job in reproduction.jobs):
+            return complain(
+                "the runs go on in Slurm; the same command follows them again, --status shows how far they are, and "
+                "scancel ends them (squeue --me lists their jobs)",
+                code=130,
+            )
         if any(job.state == "stopped" for job in reproduction.jobs):
             return complain("stopped and saved; the same command continues", code=130)
         failed = [job for job in reproduction.jobs if job.state == "failed"]

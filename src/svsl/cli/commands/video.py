@@ -24,7 +24,7 @@ class Options(TaskFlags):
     """Render the skills for one context as a video, side by side."""
 
     source: SourceName
-    """A run folder (finished or still training), a library file, or the name of a shipped library."""
+    """A run folder (finished or still training), a library file, the name of a shipped library, or hf:user/name."""
     context: tuple[float, ...] = ()
     """The context, one number per dimension (default: the middle of the context box)."""
     component: int | None = None

@@ -21,7 +21,7 @@ class Options(TaskFlags):
     """Open a web page on which you choose a context and watch the skills for it."""
 
     source: SourceName
-    """A run folder (finished or still training), a library file, or the name of a shipped library."""
+    """A run folder (finished or still training), a library file, the name of a shipped library, or hf:user/name."""
     host: str = "127.0.0.1"
     """Address to listen on; the default is this machine only, 0.0.0.0 everyone who can reach it."""
     port: int = 8080
