@@ -1,6 +1,6 @@
 """Box pushing against numbers of the published environment and against a plain Python loop over `mj_step`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import gymnasium
@@ -17,7 +17,7 @@ from svsl.model.random import stream
 from svsl.simulation.box_pushing import START, WALLS, box_pushing_model
 from svsl.tasks.base import Outcome, uniform_contexts
 from svsl.tasks.box_pushing import BoxPushing, Controller, push_modes
-from svsl.tasks.box_pushing_steps import BoxPushes, Reward
+from svsl.tasks.box_pushing_steps import BoxPushes, Reward, Seen, step_rewards
 
 REWARDS: tuple[Reward, ...] = get_args(Reward)
 CONTROLLERS: tuple[Controller, ...] = get_args(Controller)
@@ -165,6 +165,31 @@ def test_returns_are_those_of_a_plain_loop(controller: Controller, start: Any) -
     last = info["path"].reshape(len(naive), 10, 5)[:, -1]
     assert_allclose(last[:, :2] * 0.05, [push.box[:2] for push in naive], atol=1e-5)
     assert_allclose(np.cos(0.5 * last[:, 2] - [push.box[2] for push in naive]), 1, atol=1e-8)
+
+
+def test_rewards_of_a_step_by_hand() -> None:
+    joints, velocities = np.array(START), np.zeros(7)
+    joints[1], joints[3] = 1.7628 + 0.1, -3.0718 - 0.2  # beyond the limits by 0.3 in all
+    velocities[0], velocities[6] = -2.175 - 0.5, 1.0  # too fast by 0.5
+    turned = np.array([0.0, np.cos(0.5), np.sin(0.5), 0.0])  # by 1 rad, more than 45 degrees
+    box = np.array([0.5, 0.0, -0.01, np.cos(0.2), 0, 0, np.sin(0.2)])
+    rows = [part[None, None] for part in (joints, velocities, box, box[:3] + np.array([0, 0.06, 0.08]), turned)]
+    target, effort = np.array([[0.5, 0.08, 1.4]]), np.array([[40.0]])  # 0.08 m and 1 rad away
+    common = -0.3 - 0.5 - 2 * 0.1 - 1 / np.pi
+    near = 300 - 84 - 150 / np.pi
+    speed = np.hypot(2.675, 1.0)
+    expected: dict[Reward, tuple[float, float]] = {
+        "dense": (common - 3.5 * 0.08 - 1 / np.pi - 0.02,) * 2,
+        "temporal-sparse": (common - 0.8, common - 0.8 - 350 * 0.08 - 100 / np.pi - 50 * speed),
+        "temporal-spatial-sparse": (common - 0.8, common - 0.8 + near),
+    }
+    for reward, values in expected.items():
+        for last, value in enumerate(values):
+            found = step_rewards(reward, Seen(*rows), effort, np.array([[bool(last)]]), target)
+            assert found == pytest.approx(value), (reward, last)
+    upright = replace(Seen(*rows), rod_quat=np.array([[[0.0, np.cos(0.39), np.sin(0.39), 0.0]]]))
+    found = step_rewards("dense", upright, effort, np.array([[False]]), target)
+    assert found == pytest.approx(expected["dense"][0] + 1 / np.pi), "up to 45 degrees are free"
 
 
 def test_both_controllers_move_the_box_alike() -> None:
