@@ -40,8 +40,6 @@ check-dist: dist
 	$(PYTHON) -m venv build/check-dist
 	build/check-dist/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
 	cd build/check-dist && env -u PYTHONPATH bin/python ../../tools/first_minute.py
-	build/check-dist/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[viewer]"
-	cd build/check-dist && env -u PYTHONPATH bin/python ../../tools/first_minute.py --view
 
 # the lowest versions that pyproject.toml allows, without the extras; their warnings about newer indirect ones do not count
 test-lowest:

@@ -1,7 +1,6 @@
 """Checks that an installed svsl works in its first minute, without a checkout: `make check-dist` runs it.
 
-    python tools/first_minute.py           # evaluates a shipped library and trains a small one
-    python tools/first_minute.py --view    # serves the web page; needs the extra `viewer`
+    python tools/first_minute.py    # evaluates a shipped library, trains a small one and serves the web page
 
 Run it with the Python of the environment to check, from an empty folder.
 """
@@ -16,7 +15,7 @@ import urllib.request
 from pathlib import Path
 
 SVSL = Path(sys.executable).with_name("svsl")
-EXTRAS = ("viser", "imageio_ffmpeg", "huggingface_hub", "submitit", "ray", "torch")
+EXTRAS = ("imageio_ffmpeg", "huggingface_hub", "submitit", "ray", "torch")
 
 
 def evaluate_and_train() -> None:
@@ -53,5 +52,6 @@ if __name__ == "__main__":
     installed = importlib.util.find_spec("svsl")
     assert installed is not None
     assert "site-packages" in str(installed.origin), f"svsl is not installed here but read from {installed.origin}"
-    view() if sys.argv[1:] == ["--view"] else evaluate_and_train()
+    evaluate_and_train()
+    view()
     print("works")

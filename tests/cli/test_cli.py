@@ -131,7 +131,7 @@ WRONG = {
     "unknown learner": (["train", "planar-reacher", "--learner", "magic"], "unknown learner 'magic'; known learners"),
     "no run": (["eval", "nowhere"], "nowhere is not a run folder"),
     "no run to resume": (["resume", "nowhere"], "nowhere is not a run folder"),
-    "no backend": (["reproduce", "ablation", "--backend", "cloud"], "backend: expected one of local, ray, slurm, got 'cloud'"),
+    "no backend": (["reproduce", "ablation", "--backend", "cloud"], "expected one of local, ray, slurm, got 'cloud'"),
     "no contexts": (["eval", "nowhere", "--contexts", "0"], "contexts: expected at least 1, got 0"),
     "missing argument": (["eval"], "svsl eval --help lists the flags"),
     "module of the task to check": (["check-task", "nowhere:x"], "no module 'nowhere'"),

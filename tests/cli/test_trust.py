@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,6 @@ from svsl.runs.sources import open_source, task_of
 from svsl.runs.training import Trainer
 from svsl.runs.trust import TaskChoice
 
-VIEWER = find_spec("viser") is not None and find_spec("mjviser") is not None
 SMALL = ["--components", "1", "--iterations", "2", "--quiet"]
 HOSTILE = {
     "subprocess:getoutput": {"cmd": "touch called"},
@@ -80,7 +78,7 @@ def test_no_command_creates_the_task_of_a_library_from_somewhere_else(
         ["eval", "a.safetensors"],
         ["plot", "a.safetensors"],
         ["plot", "a.safetensors", "b.safetensors"],
-        *([["view", "a.safetensors", "--port", "0"]] if VIEWER else []),
+        ["view", "a.safetensors", "--port", "0"],
         ["video", "a.safetensors", "--out", "x.gif"],
         ["extend", "a.safetensors", *SMALL],
         ["merge", "a.safetensors", "b.safetensors", "--out", "c.safetensors"],
@@ -111,7 +109,7 @@ def test_no_command_creates_the_task_of_a_run_from_somewhere_else(
             ["eval"],
             ["plot"],
             ["video", "--out", "x.gif"],
-            *([["view", "--port", "0"]] if VIEWER else []),
+            ["view", "--port", "0"],
         )
     ]
     extra = (["resume", half], ["extend", run, *SMALL], ["extend", half], ["compare", run], ["export", half, "--out=x"])

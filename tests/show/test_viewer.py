@@ -21,7 +21,7 @@ from PIL import Image
 
 from helpers import small_library
 from pages import look_and_leave
-from svsl import Outcome, SkillLibrary, SvslError, make_task
+from svsl import Outcome, SkillLibrary, make_task
 from svsl.cli import main
 from svsl.model.gaussians import Array
 from svsl.tasks.base import context_maps
@@ -328,12 +328,6 @@ def test_mistakes_get_one_line(case: str, capsys: pytest.CaptureFixture[str]) ->
     assert out == ""
     assert message in err
     assert err.count("\n") == 1
-
-
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("svsl.cli.commands.view.find_spec", lambda name: None)
-    with pytest.raises(SvslError, match=r"pip install 'svsl\[viewer\]'"):
-        __import__("svsl.cli.commands.view", fromlist=["main"]).main(["nowhere"])
 
 
 def test_only_the_newest_request_is_served() -> None:

@@ -5,11 +5,10 @@ import time
 import webbrowser
 from contextlib import closing
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from svsl.cli.parsing import SourceName, Switch, require_range
 from svsl.cli.task_choice import TaskFlags
-from svsl.errors import SvslError, complain
+from svsl.errors import complain
 from svsl.runs.sources import open_source
 from svsl.runs.training import stop_on_signals
 
@@ -35,9 +34,6 @@ class Options(TaskFlags):
 
 def main(options: Options) -> None:
     """Serves the page until Ctrl-C."""
-    for package in ("viser", "mjviser"):
-        if find_spec(package) is None:
-            raise SvslError(f"svsl view needs {package}: pip install 'svsl[viewer]'")
     source = open_source(options.source, options.choice)
     library = source.library
     source.make_task()  # report a mistake before serving anything
