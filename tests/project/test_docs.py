@@ -18,7 +18,9 @@ from svsl.runs.folder import Run
 from svsl.runs.sources import open_source
 
 # results.md shows the commands of full-size runs; the others have separate tests below
-IN_ORDER = sorted(set(PAGES) - {"results.md", "library.md", "own-task.md", "python.md", "tutorial.md"})
+IN_ORDER = sorted(
+    set(PAGES) - {"results.md", "library.md", "own-task.md", "python.md", "tutorial.md", "reliability.md"}
+)
 PREPARATION = {
     "reproduce.md": [
         f"    svsl train planar-reacher --beta {beta} --seed {seed} --out runs/{name}-seed{seed}"
@@ -104,6 +106,16 @@ def test_the_readme_works_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^    make ([\w-]+)", PAGES["README.md"] + (ROOT / "CONTRIBUTING.md").read_text(), re.M):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_reliability_page_names_checks_that_exist() -> None:
+    commands = [words for words in shell(PAGES["reliability.md"]) if words[1] == "tools/reliability.py"]
+    checks = set(re.findall(r"^def check_(\w+)", (ROOT / "tools" / "reliability.py").read_text(), re.MULTILINE))
+    assert {words[2] for words in commands} == checks
+    small = [sys.executable, str(ROOT / "tools" / "reliability.py"), "mutations", "--count", "100"]
+    done = subprocess.run(small, capture_output=True, text=True, check=True)
+    assert "100 mutated files" in done.stdout
+    assert "WRONG" not in done.stdout
 
 
 def test_the_python_page_works_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
