@@ -54,10 +54,10 @@ def trained(folder: str, config: RunConfig) -> Run:
 def test_runs_of_different_presets_are_named_by_their_preset() -> None:
     kinds = {name: find_preset("beer-pong", name=name).settings for name in ("paper", "efficient")}
     assert isinstance(kinds["efficient"], SVSLConfig)
-    kinds["few"] = replace(kinds["efficient"], components=3)
+    kinds["more"] = replace(kinds["efficient"], components=10)
     runs = [make(name, RunConfig("beer-pong", {}, "svsl", kind, 0)) for name, kind in kinds.items()]
     labels = [group.label for group in group_runs(runs)]
-    assert labels == ["svsl paper", "svsl efficient", "svsl efficient components=3"]
+    assert labels == ["svsl paper", "svsl efficient", "svsl efficient components=10"]
 
 
 def test_intervals_stay_in_the_range_of_the_quantity() -> None:
