@@ -36,6 +36,9 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     pages = {path.name: path.read_text() for path in (tmp_path / "site").glob("*.html")}
+    notebook = (tmp_path / "site" / "notebooks" / "tutorial.html").read_text()
+    for shown in ("components reach", 'src="tutorial-1.png"', 'href="versatility.html"'):
+        assert shown in notebook
     assert {path.removesuffix(".md") + ".html" for path in PAGES if path != "README.md"} <= set(pages)
     fetched = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="?(?:https?:)?//[^>]*>', "".join(pages.values()))
     assert not fetched, "pages must open from disk without network access"
