@@ -153,6 +153,12 @@ def test_the_own_task_page_works_as_written(monkeypatch: pytest.MonkeyPatch, cap
     assert len(done.stdout.strip("[]\n").split()) == 8
 
 
+def test_the_gallery_is_light() -> None:
+    shown = re.findall(r"\((figures/[\w-]+\.gif)\)", PAGES["gallery.md"])
+    assert sorted(shown) == sorted(f"figures/{path.name}" for path in (ROOT / "docs/figures").glob("gallery-*"))
+    assert max((ROOT / "docs" / path).stat().st_size for path in shown) < 1_500_000
+
+
 def test_every_example_is_listed() -> None:
     numbered = sorted(path.name for path in (ROOT / "examples").glob("[0-9]*.py"))
     assert re.findall(r"^\| `(\d\d_\w+\.py)`", PAGES["examples.md"], re.MULTILINE) == numbered
