@@ -59,6 +59,11 @@ def train(
     Raises:
         SvslError: If an argument is wrong, `out` holds another run, the task or a callback fails, or a callback stops
             training before the first component is trained.
+
+    Examples:
+        >>> import svsl
+        >>> svsl.train("planar-reacher", components=1, iterations=2)
+        SkillLibrary(planar-reacher: 1 components, 2 context dimensions, 10 parameters)
     """
     followers = checked_callbacks(callbacks)
     if out is not None and not isinstance(out, str | Path):
@@ -74,18 +79,13 @@ def train(
             if run.finished:
                 return run.load_library()
         else:
-            config.check(task_object)
-            if config.settings.warning is not None:
-                warnings.warn(config.settings.warning, stacklevel=2)
-            run = Run.create(folder, config, remember=out is not None)
+            run = _new_run(folder, config, task_object, remember=out is not None)
         if task_object is not None:
             use_workers(task_object, workers)
         trainer = Trainer(run, math.inf if out is None else 10.0, workers, task_object, followers)
         stop = stack.enter_context(stop_on_signals())
         display = stack.enter_context(ProgressDisplay(f"{config.task} seed {seed}", quiet=not progress))
-        if trainer.train(display, stop):
-            return run.load_library()
-        return _library_so_far(trainer)
+        return run.load_library() if trainer.train(display, stop) else _library_so_far(trainer)
 
 
 def make_learner(
@@ -111,6 +111,15 @@ def make_learner(
 
     Raises:
         SvslError: If the task, the learner and the settings do not fit together.
+
+    Examples:
+        >>> import svsl
+        >>> learner = svsl.make_learner("planar-reacher", components=1, iterations=2)
+        >>> while not learner.done:
+        ...     episodes = learner.ask()
+        ...     learner.tell([-sum(row**2) for row in episodes.parameters])  # returns from wherever episodes run
+        >>> learner.library()
+        SkillLibrary(planar-reacher: 1 components, 2 context dimensions, 10 parameters)
     """
     config = make_config(task, learner, preset, task_options, settings, seed)
     _require_library(config)
@@ -126,6 +135,14 @@ def make_learner(
         metadata |= {"task": config.task, "task_options": options, "config": config.to_json()}
     plain = make_plain_learner(learner, config.settings, space, stream(config.seed, LEARNER_STREAM))
     return AskTell(plain, space, metadata)
+
+
+def _new_run(folder: Path, config: RunConfig, task: Task | None, remember: bool) -> Run:
+    """Creates a run folder, once the configuration fits its task."""
+    config.check(task)
+    if config.settings.warning is not None:
+        warnings.warn(config.settings.warning, stacklevel=3)
+    return Run.create(folder, config, remember=remember)
 
 
 def _same_run(folder: Path, config: RunConfig) -> Run:

@@ -8,6 +8,14 @@ class SvslError(ValueError):
     """A mistake that the user can fix; the message says what was wrong, what was expected and how to fix it.
 
     The command line prints it as one line and exits with code 2.
+
+    Examples:
+        >>> import svsl
+        >>> try:
+        ...     svsl.make_task("golf")
+        ... except svsl.SvslError as error:
+        ...     print(str(error).split(":")[0])
+        unknown task 'golf'
     """
 
 

@@ -38,6 +38,9 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     pages = {path.name: path.read_text() for path in (tmp_path / "site").glob("*.html")}
+    notebook = (tmp_path / "site" / "notebooks" / "tutorial.html").read_text()
+    for shown in ("components reach", 'src="tutorial-1.png"', 'href="versatility.html"'):
+        assert shown in notebook
     assert {path.removesuffix(".md") + ".html" for path in PAGES if path != "README.md"} <= set(pages)
     fetched = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="?(?:https?:)?//[^>]*>', "".join(pages.values()))
     assert not fetched, "pages must open from disk without network access"
@@ -160,6 +163,12 @@ def test_the_own_task_page_works_as_written(monkeypatch: pytest.MonkeyPatch, cap
     Path("script.py").write_text(script)  # worker processes import it
     done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, check=True)
     assert len(done.stdout.strip("[]\n").split()) == 8
+
+
+def test_the_gallery_is_light() -> None:
+    shown = re.findall(r"\((figures/[\w-]+\.gif)\)", PAGES["gallery.md"])
+    assert sorted(shown) == sorted(f"figures/{path.name}" for path in (ROOT / "docs/figures").glob("gallery-*"))
+    assert max((ROOT / "docs" / path).stat().st_size for path in shown) < 1_500_000
 
 
 def test_every_example_is_listed() -> None:

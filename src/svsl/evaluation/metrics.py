@@ -48,7 +48,17 @@ def run_finite(
 def execute(
     mixture: Mixture, task: Task, count: int, rng: np.random.Generator, report: Report = no_report
 ) -> Execution:
-    """Runs a mixture on `count` fresh uniform contexts, by component means and by sampled parameters."""
+    """Runs a mixture on `count` fresh uniform contexts, by component means and by sampled parameters.
+
+    Examples:
+        >>> import numpy as np
+        >>> import svsl
+        >>> from svsl.evaluation.metrics import execute
+        >>> library, task = svsl.load_pretrained("planar-reacher"), svsl.make_task("planar-reacher")
+        >>> execution = execute(library.mixture, task, 100, np.random.default_rng(0))
+        >>> bool(execution.mean.success.mean() >= execution.sampled.success.mean() - 0.1)
+        True
+    """
     contexts = uniform_contexts(task, count, rng)
     components = mixture.sample_components(contexts, rng)
     means = mixture.component_means(contexts, components)
@@ -60,7 +70,16 @@ def execute(
 
 
 def mixture_entropy(mixture: Mixture, contexts: Array, samples: int, rng: np.random.Generator) -> Array:
-    """Monte-Carlo entropy of `pi(theta|c)` in nats for each context: `(n,)`."""
+    """Monte-Carlo entropy of `pi(theta|c)` in nats for each context: `(n,)`.
+
+    Examples:
+        >>> import numpy as np
+        >>> import svsl
+        >>> from svsl.evaluation.metrics import mixture_entropy
+        >>> library = svsl.load_pretrained("planar-reacher")
+        >>> mixture_entropy(library.mixture, np.array([[6.0, 1.5]]), 1000, np.random.default_rng(0)).shape
+        (1,)
+    """
     entropies = np.empty(len(contexts))
     for row, context in enumerate(contexts):
         repeated = np.broadcast_to(context, (samples, len(context)))
@@ -79,6 +98,14 @@ def success_map(
     In each cell every active component is run once and counts with its gating probability: the expectation that the
     paper estimates from 100 draws. Further context dimensions are drawn uniformly, `repeats` times. NaN where no
     context is valid.
+
+    Examples:
+        >>> import numpy as np
+        >>> import svsl
+        >>> from svsl.evaluation.metrics import success_map
+        >>> library, task = svsl.load_pretrained("planar-reacher"), svsl.make_task("planar-reacher")
+        >>> success_map(library, task, dims=(0, 1), cells=10, rng=np.random.default_rng(0)).shape
+        (10, 10)
     """
     low, high = np.asarray(task.context_low), np.asarray(task.context_high)
     centres = (np.arange(cells) + 0.5) / cells
@@ -122,6 +149,17 @@ def repertoire(
     """Executes component means in all contexts `(n, dc)`: all, or those with a gating of at least `min_gating`.
 
     The others count as failures.
+
+    Examples:
+        >>> import numpy as np
+        >>> import svsl
+        >>> from svsl.evaluation.metrics import repertoire, ways
+        >>> library, task = svsl.load_pretrained("planar-reacher"), svsl.make_task("planar-reacher")
+        >>> found = repertoire(library.mixture, task, np.array([[6.0, 1.5], [5.0, 0.0]]), np.random.default_rng(0))
+        >>> found.success.shape
+        (2, 79)
+        >>> bool((ways(found) >= 1).all())
+        True
     """
     gating = np.exp(mixture.log_gating(contexts))
     executed = gating >= min_gating
@@ -268,6 +306,15 @@ def run_trial(
     """Executes a library in `contexts` fresh uniform contexts; all randomness comes from `rng`.
 
     Means, drawn parameters and the most probable component are run in all of them, all components in a tenth.
+
+    Examples:
+        >>> import numpy as np
+        >>> import svsl
+        >>> from svsl.evaluation.metrics import METRICS, run_trial
+        >>> library, task = svsl.load_pretrained("planar-reacher"), svsl.make_task("planar-reacher")
+        >>> trial = run_trial(library, task, np.random.default_rng(0), contexts=100)
+        >>> METRICS["ways"](trial).shape  # in the tenth of the contexts, at least 20, in which all components are run
+        (20,)
     """
     mixture, total = library.mixture, trial_episodes(contexts, len(library))
     execution = execute(mixture, task, contexts, rng, lambda share, what: report(share * 2 * contexts / total, what))

@@ -24,6 +24,16 @@ class Evaluation:
             define.
         intervals: Their 95 % bootstrap intervals over contexts, where they are known.
         diagnostics: The task's diagnostics, by name; None for a step-based policy.
+
+    Examples:
+        >>> from svsl.runs.evaluation import evaluate_source
+        >>> from svsl.runs.sources import open_source
+        >>> evaluation = evaluate_source(open_source("planar-reacher"), contexts=100)
+        >>> evaluation.components
+        79
+        >>> low, high = evaluation.intervals["ways"]
+        >>> low < evaluation.metrics["ways"] < high
+        True
     """
 
     task: str

@@ -18,6 +18,16 @@ class AskTell:
 
     Attributes:
         episodes: Episodes told so far.
+
+    Examples:
+        >>> import svsl
+        >>> learner = svsl.make_learner("planar-reacher", components=1, iterations=2)
+        >>> episodes = learner.ask()
+        >>> episodes.contexts.shape, episodes.parameters.shape
+        ((136, 2), (136, 10))
+        >>> learner.tell([-1.0] * 136)
+        >>> learner.episodes, learner.done
+        (136, False)
     """
 
     def __init__(self, learner: Learner, space: SearchSpace, metadata: Mapping[str, str]) -> None:

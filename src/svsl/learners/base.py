@@ -54,6 +54,16 @@ class SearchSpace:
         initial_cov: `(dt, dt)`, their covariance.
         valid_contexts: Returns which contexts `(n, dc)` of the box count, `(n,)`; default all.
         scores_outside: Whether the task scores other contexts itself.
+
+    Examples:
+        >>> import numpy as np
+        >>> import svsl
+        >>> low, high = np.array([2.0]), np.array([6.0])  # distance of a bucket [m]
+        >>> space = svsl.SearchSpace(low, high, initial_mean=np.array([8.5, 0.8]), initial_cov=np.diag([1.0, 0.2]))
+        >>> space.parameter_dim
+        2
+        >>> space.inside(np.array([[4.0], [7.0]]))
+        array([ True, False])
     """
 
     context_low: Array
@@ -138,6 +148,13 @@ class Episodes:
     """A batch of episodes to run: `contexts (n, dc)` and `parameters (n, dt)`.
 
     `described`: the learner wants to be told what behaviours they show, if the task describes them.
+
+    Examples:
+        >>> import svsl
+        >>> episodes = svsl.make_learner("planar-reacher").ask()
+        >>> outcome = svsl.make_task("planar-reacher").evaluate(episodes.contexts, episodes.parameters, None)
+        >>> outcome.returns.shape
+        (136,)
     """
 
     contexts: Array
@@ -182,6 +199,16 @@ class Learner(Trainable, Protocol):
 
     `ask` and `tell` alternate. Between a `tell` and the next `ask`, `state` holds everything the rest of the run
     depends on: a new learner of the same configuration that `restore`s it continues bit for bit.
+
+    Examples:
+        >>> from svsl import SearchSpace, make_task
+        >>> from svsl.learners.registry import make_learner
+        >>> from svsl.learners.svsl_config import SVSLConfig
+        >>> from svsl.model.random import stream
+        >>> space = SearchSpace.of(make_task("planar-reacher"))
+        >>> learner = make_learner("svsl", SVSLConfig(components=1), space, stream(0))
+        >>> learner.ask().parameters.shape
+        (136, 10)
     """
 
     def ask(self) -> Episodes:

@@ -20,7 +20,15 @@ _RIDGE = 1e-6
 
 @dataclass(frozen=True)
 class HiREPSConfig(FixedMixtureConfig):
-    """Settings of the HiREPS learner."""
+    """Settings of the HiREPS learner.
+
+    Examples:
+        >>> import svsl
+        >>> from svsl.learners.hireps import HiREPSConfig
+        >>> HiREPSConfig(kl=0.5).kappa
+        0.9
+        >>> library = svsl.train("planar-reacher", learner="hireps", components=2, iterations=2, kl=0.5)
+    """
 
     kl: float = 0.3
     """KL bound of an update, relative to the episodes it uses (epsilon)."""

@@ -28,7 +28,15 @@ _GATING_CONTEXTS = 500  # uniform contexts used to improve the gating
 
 @dataclass(frozen=True)
 class LaDiPSConfig(FixedMixtureConfig):
-    """Settings of the LaDiPS learner."""
+    """Settings of the LaDiPS learner.
+
+    Examples:
+        >>> import svsl
+        >>> from svsl.learners.ladips import LaDiPSConfig
+        >>> LaDiPSConfig().kl_expert
+        0.1
+        >>> library = svsl.train("planar-reacher", learner="ladips", components=2, iterations=2, gating_entropy=0.0)
+    """
 
     batch: int = 1000
     """New episodes per iteration."""

@@ -11,7 +11,16 @@ _MOST_COMPONENTS = 10_000
 
 @dataclass(frozen=True)
 class SVSLConfig(LearnerConfig):
-    """Settings of the SVSL learner."""
+    """Settings of the SVSL learner.
+
+    Examples:
+        >>> from svsl.learners.svsl_config import SVSLConfig
+        >>> SVSLConfig(components=10, gamma=0.2).gamma  # svsl.train takes the same names
+        0.2
+        >>> SVSLConfig(gamma=2.0)
+        Traceback (most recent call last):
+        svsl.errors.SvslError: setting gamma: expected at most beta (1), got 2.0
+    """
 
     old_names: ClassVar = {"fresh": "from_scratch", "seeded_iterations": "warm_start_iterations"}
 

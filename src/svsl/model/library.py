@@ -31,6 +31,12 @@ class Skill:
         component: Index of its component.
         log_prob: `log pi(theta|c)` under the whole library.
         gating: `pi(o|c)` of that component.
+
+    Examples:
+        >>> import svsl
+        >>> best, *others = svsl.load_pretrained("beer-pong").skills([0.1, -1.8])
+        >>> best.theta.shape, len(others)
+        ((15,), 2)
     """
 
     theta: Array
@@ -50,6 +56,13 @@ class Component:
         gain: `(dt, dc)`; the mean parameters are `gain c + bias`.
         bias: `(dt,)`.
         cov: `(dt, dt)`, covariance of the parameters.
+
+    Examples:
+        >>> import svsl
+        >>> component = svsl.load_pretrained("beer-pong").components[0]
+        >>> component.context_mean.shape, component.gain.shape
+        ((2,), (15, 2))
+        >>> theta = component.gain @ [0.1, -1.8] + component.bias  # the mean parameters for a cup there
     """
 
     weight: float
@@ -73,6 +86,21 @@ class SkillLibrary:
         context_low: `(dc,)`, lower corner of the context box the library was trained for.
         context_high: `(dc,)`, upper corner.
         metadata: Task, seed and other facts about the training, as strings.
+
+    Examples:
+        >>> import numpy as np
+        >>> import svsl
+        >>> library = svsl.load_pretrained("planar-reacher")
+        >>> goal = [6.0, 1.5]
+        >>> len(library.skills(goal)) > 1  # several ways to reach it
+        True
+        >>> library.sample(goal, np.random.default_rng(0)).theta.shape
+        (10,)
+        >>> bool(library.contains([20.0, 0.0]))
+        False
+        >>> library.save("library.safetensors")
+        >>> svsl.SkillLibrary.load("library.safetensors")
+        SkillLibrary(planar-reacher: 79 components, 2 context dimensions, 10 parameters)
     """
 
     mixture: Mixture

@@ -18,6 +18,11 @@ def load_pretrained(name: str) -> SkillLibrary:
 
     Raises:
         SvslError: If no library is shipped for this task.
+
+    Examples:
+        >>> import svsl
+        >>> svsl.load_pretrained("table-tennis").context_dim
+        4
     """
     if name not in pretrained_names():
         raise SvslError(f"no library is shipped for {name!r}; shipped: {', '.join(pretrained_names()) or 'none'}")

@@ -14,6 +14,14 @@ class Callback:
 
     A method that returns False stops training: the state of the run is saved first, and `svsl.train` returns the
     library learned so far. An error in a method stops it, too, and is raised after the state is saved.
+
+    Examples:
+        >>> import svsl
+        >>> class Stop(svsl.Callback):
+        ...     def on_component(self, library):
+        ...         return len(library) < 2  # False stops
+        >>> len(svsl.train("planar-reacher", components=5, iterations=2, callbacks=[Stop()]))
+        2
     """
 
     def on_metrics(self, metrics: Mapping[str, float | None]) -> bool | None:

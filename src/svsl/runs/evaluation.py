@@ -41,6 +41,13 @@ def evaluate_source(
 
     Raises:
         SvslError: If nothing is trained yet, or the library does not fit its task.
+
+    Examples:
+        >>> from svsl.runs.evaluation import evaluate_source
+        >>> from svsl.runs.sources import open_source
+        >>> evaluation = evaluate_source(open_source("planar-reacher"), contexts=100)
+        >>> evaluation.metrics["success_rate"] > 0.9
+        True
     """
     run = source.run
     if run is not None:

@@ -104,6 +104,12 @@ def open_source(where: str, choice: TaskChoice | None = None) -> Source:
 
     Raises:
         SvslError: If `where` is none of them.
+
+    Examples:
+        >>> from svsl.runs.sources import open_source
+        >>> source = open_source("beer-pong")
+        >>> source.library.parameter_dim
+        15
     """
     path, choice = Path(where), choice or TaskChoice()
     if where.startswith(PREFIX):

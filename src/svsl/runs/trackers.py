@@ -38,6 +38,12 @@ class WandbCallback(_Tracker):
 
     Args:
         **options: Of `wandb.init`, such as `project="throws"` or `mode="offline"`.
+
+    Examples:
+        >>> import svsl
+        >>> from svsl.runs.trackers import WandbCallback
+        >>> follower = WandbCallback(project="throws", mode="offline")
+        >>> library = svsl.train("planar-reacher", components=1, iterations=2, callbacks=[follower])
     """
 
     package = "wandb"
@@ -49,6 +55,12 @@ class TrackioCallback(_Tracker):
 
     Args:
         **options: Of `trackio.init`; `project="throws"` is required.
+
+    Examples:
+        >>> import svsl
+        >>> from svsl.runs.trackers import TrackioCallback
+        >>> follower = TrackioCallback(project="throws")
+        >>> library = svsl.train("planar-reacher", components=1, iterations=2, callbacks=[follower])
     """
 
     package = "trackio"

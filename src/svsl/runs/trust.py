@@ -29,6 +29,13 @@ class TaskChoice:
         task: Use this task instead.
         options: Changed options of the task.
         trust: Create whatever task the file names.
+
+    Examples:
+        >>> from svsl.runs.sources import open_source
+        >>> from svsl.runs.trust import TaskChoice
+        >>> narrow = open_source("beer-pong", TaskChoice(options={"cup_radius": 0.04}))
+        >>> narrow.make_task().cup_radius
+        0.04
     """
 
     task: str | None = None

@@ -44,6 +44,17 @@ class Throw:
 
     Attributes:
         bases: Number of weights of each joint, in the unit of the joint.
+
+    Examples:
+        >>> import numpy as np
+        >>> from svsl.simulation.movements import Throw
+        >>> primitive = Throw(bases=3)
+        >>> weights, start = np.ones((1, 7, primitive.size)), np.zeros(7)  # one movement of seven joints
+        >>> position, velocity = primitive(weights, start, np.array([1.0]), length=101, dt_s=0.01)
+        >>> position.shape
+        (1, 101, 7)
+        >>> bool(np.allclose(position[0, 0], start))
+        True
     """
 
     bases: int = 3
@@ -80,6 +91,15 @@ class ProMP:
         zero_goal: Bases without weight at the end.
         bandwidth: How narrow the bases are: `bandwidth (N - 1)^2` is the inverse of their variance.
         scale: Factor of all weights.
+
+    Examples:
+        >>> import numpy as np
+        >>> from svsl.simulation.movements import ProMP
+        >>> primitive = ProMP(bases=5)
+        >>> weights, start = np.ones((1, 7, primitive.size)), np.zeros(7)  # one movement of seven joints
+        >>> position, velocity = primitive(weights, start, np.array([1.0]), length=101, dt_s=0.01)
+        >>> position.shape
+        (1, 101, 7)
     """
 
     bases: int = 5
@@ -132,6 +152,17 @@ class ProDMP:
         goal_scale: Factor of the goal.
         auto_scale: Divide each weighted basis by its largest effect on the position, so that all weights have the unit
             of the joint. Without it, the effects of early and late bases differ by orders of magnitude.
+
+    Examples:
+        >>> import numpy as np
+        >>> from svsl.simulation.movements import ProDMP
+        >>> primitive = ProDMP(bases=4, goal="relative")
+        >>> weights, start = np.ones((1, 7, primitive.size)), np.zeros(7)  # one movement of seven joints
+        >>> position, velocity = primitive(weights, start, np.array([1.0]), length=101, dt_s=0.01)
+        >>> position.shape
+        (1, 101, 7)
+        >>> primitive.size  # four weights and the goal
+        5
     """
 
     bases: int = 5

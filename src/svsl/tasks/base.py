@@ -28,6 +28,12 @@ class Outcome:
             counted, and lost or replaced in training.
         success: `(n,)` bool, whether the episode solved the task.
         info: Named diagnostics, each an array with one entry per episode.
+
+    Examples:
+        >>> import svsl
+        >>> outcome = svsl.Outcome(returns=[-0.1, -4.0], success=[True, False], info={"mode": ["lob", "flat"]})
+        >>> float(outcome.success.mean())
+        0.5
     """
 
     returns: Array
@@ -60,6 +66,22 @@ class Task(Protocol):
     itself, clearly worse than those inside, as the paper's tasks do. `context_names`, one per dimension, are the labels
     of figures and sliders; `context_maps` are the pairs of dimensions that maps show. How a task is shown is described
     in `svsl.tasks.presentation`, its step-based form in `svsl.tasks.steps`.
+
+    Examples:
+        >>> import numpy as np
+        >>> import svsl
+        >>> class Throw:  # at a bucket 2 to 6 m away, with a speed [m/s] and an angle [rad]
+        ...     context_low, context_high = np.array([2.0]), np.array([6.0])
+        ...     parameter_dim = 2
+        ...     initial_mean, initial_cov = np.array([8.5, 0.8]), np.diag([1.0, 0.2])
+        ...
+        ...     def evaluate(self, contexts, parameters, rng):
+        ...         speed, angle = parameters.T
+        ...         miss = speed**2 * np.sin(2 * angle) / 9.81 - contexts[:, 0]
+        ...         return svsl.Outcome(-(miss**2), np.abs(miss) < 0.1)
+        >>> isinstance(Throw(), svsl.Task)
+        True
+        >>> library = svsl.train(Throw(), components=2, iterations=5)
     """
 
     context_low: Array

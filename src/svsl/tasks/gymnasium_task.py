@@ -182,6 +182,14 @@ class GymnasiumTask(EnvironmentTask):
 
     Raises:
         SvslError: If the environment cannot be created, or its spaces do not fit the convention.
+
+    Examples:
+        >>> import numpy as np
+        >>> from svsl.tasks.gymnasium_task import GymnasiumTask
+        >>> task = GymnasiumTask("svsl.environments:svsl/PlanarReacher-v0")
+        >>> task.workers = 0  # no processes
+        >>> task.evaluate(np.array([[6.0, 1.5]]), np.zeros((1, 10)), np.random.default_rng(0)).success
+        array([False])
     """
 
     def __init__(

@@ -127,6 +127,20 @@ class MovementPrimitiveTask(EnvironmentTask):
 
     Raises:
         SvslError: If the environment cannot be created, or a required argument is missing.
+
+    Examples:
+        >>> import numpy as np
+        >>> from svsl.tasks.movement_task import MovementPrimitiveTask
+        >>> def set_target(env, target):  # Gymnasium's Reacher ignores the context in its reset options
+        ...     env.goal = target
+        ...     env.set_state(np.concatenate([env.data.qpos[:2], target]), env.data.qvel)
+        ...     return env._get_obs()
+        >>> task = MovementPrimitiveTask(
+        ...     "Reacher-v5", context_indices=[4, 5], context_setter=set_target, joint_positions="data.qpos",
+        ...     joint_velocities=[6, 7], context_low=[0.05, -0.12], context_high=[0.17, 0.12], duration_s=0.3, bases=2,
+        ... )
+        >>> task.parameter_dim  # two weights for each of two joints
+        4
     """
 
     def __init__(

@@ -33,6 +33,11 @@ class Scene:
         qpos: `(n, nq)`, joint positions.
         qvel: `(n, nv)`, joint velocities.
         mocap_pos: `(n, m, 3)`, positions of the mocap bodies during the whole episode.
+
+    Examples:
+        >>> def place(self, contexts, scene):  # in a subclass of MujocoTask
+        ...     scene.mocap("goal")[:, :2] = contexts  # a mark on the table
+        ...     scene.joint("puck_x")[:] = 0.1  # a puck beside its usual place
     """
 
     model: mujoco.MjModel
@@ -60,6 +65,13 @@ class Rollout:
         qvel: `(n, steps + 1, nv)`.
         sensors: `(n, steps + 1, ns)`, all of the model's sensors.
         control: `(n, steps + 1, nu)`, inputs of the actuators.
+
+    Examples:
+        >>> import numpy as np
+        >>> from svsl import Outcome
+        >>> def score(self, contexts, parameters, rollout):  # in a subclass of MujocoTask
+        ...     distance = np.linalg.norm(rollout.sensor("puck")[:, -1, :2] - contexts, axis=1)  # after the last step
+        ...     return Outcome(-distance, distance < 0.08, {"distance": distance})
     """
 
     simulator: Simulator
@@ -110,6 +122,24 @@ class MujocoTask(SimulatedTask):
 
     Raises:
         SvslError: If the model cannot be compiled or a joint does not exist.
+
+    Examples:
+        >>> import numpy as np
+        >>> from svsl import Outcome
+        >>> from svsl.tasks.mujoco_task import MujocoTask
+        >>> class Swing(MujocoTask):  # bring a pendulum to an angle, the context
+        ...     context_low, context_high = np.array([-1.0]), np.array([1.0])
+        ...
+        ...     def place(self, contexts, scene):
+        ...         pass  # the angle is in nobody's way
+        ...
+        ...     def score(self, contexts, parameters, rollout):
+        ...         miss = rollout.joint("hinge")[:, -1, 0] - contexts[:, 0]
+        ...         return Outcome(-(miss**2), np.abs(miss) < 0.1)
+        >>> body = '<body><joint name="hinge" axis="0 1 0"/><geom size="0.1" pos="0 0 -1"/></body>'
+        >>> task = Swing(f"<mujoco><worldbody>{body}</worldbody></mujoco>", ["hinge"], duration_s=0.5, penalty=-10.0)
+        >>> task.evaluate(np.array([[0.5]]), np.zeros((1, 3)), np.random.default_rng(0)).success
+        array([False])
     """
 
     def __init__(

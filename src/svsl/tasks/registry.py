@@ -69,6 +69,12 @@ def make_task(name: str, /, **options: object) -> Task:
 
     Raises:
         SvslError: If the task or an option does not exist, or the task cannot be created.
+
+    Examples:
+        >>> import svsl
+        >>> task = svsl.make_task("planar-reacher", free_first_joint=False)
+        >>> task.parameter_dim
+        10
     """
     factory = task_factory(name)
     allowed = inspect.signature(factory).parameters

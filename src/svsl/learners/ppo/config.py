@@ -8,7 +8,13 @@ from svsl.learners.base import LearnerConfig, SearchSpace, require, shrunk
 
 @dataclass(frozen=True)
 class PPOConfig(LearnerConfig):
-    """Settings of PPO (stable-baselines3), a step-based learner: one network, no skill library."""
+    """Settings of PPO (stable-baselines3), a step-based learner: one network, no skill library.
+
+    Examples:
+        >>> from svsl.learners.ppo.config import PPOConfig
+        >>> PPOConfig(episodes=1000, hidden=(32, 32)).rollout_steps
+        16384
+    """
 
     episodes: int = 50_000
     """Training episodes; the last rollout is completed."""
