@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from svsl.errors import SvslError
+from svsl.experiments.behaviour import stored_behaviour
 from svsl.experiments.catalogue import Arm, find_experiment, plan
 from svsl.experiments.reproduction import Reproduction
 from svsl.model.files import write_bytes
@@ -78,7 +79,7 @@ def _copy(run: Run, target: Path, commit: str | None) -> str:
     rows = run.read_metrics()
     if not rows:
         return "left out, no test yet"
-    evaluation = stored_evaluation(run)
+    evaluation, behaviour = stored_evaluation(run), stored_behaviour(run)
     episodes = evaluation.episodes if evaluation else int(rows[-1]["episodes"])
     old = Run.open(target) if Run.config_path(target).exists() else None
     if old is not None and old.record is not None and not old.config.differences(run.config):
@@ -91,10 +92,13 @@ def _copy(run: Run, target: Path, commit: str | None) -> str:
     copy = Run(target, run.config, record=record)
     write_bytes(Run.config_path(target), Run.config_path(run.folder).read_bytes())
     write_bytes(copy.metrics_path, "".join(json.dumps(row) + "\n" for row in rows).encode())
-    if evaluation is None:
-        copy.evaluation_path.unlink(missing_ok=True)
-    else:
-        write_bytes(copy.evaluation_path, run.evaluation_path.read_bytes())
+    for known, source, path in (
+        (evaluation, run.evaluation_path, copy.evaluation_path),
+        (behaviour, run.behaviour_path, copy.behaviour_path),
+    ):
+        path.unlink(missing_ok=True)
+        if known is not None:
+            write_bytes(path, source.read_bytes())
     write_bytes(copy.record_path, record.to_json().encode())
     return f"collected as {target.name}, {'finished' if run.finished else 'unfinished'}, {episodes:,} episodes"
 

@@ -12,12 +12,12 @@ from PIL.PngImagePlugin import PngInfo
 
 from results_data import UNKNOWN, Data, data_of
 from svsl.errors import SvslError
+from svsl.experiments.behaviour import all_numbers
 from svsl.experiments.catalogue import plan
 from svsl.experiments.report import FIGURES
 from svsl.model.files import write_bytes
 from svsl.runs.comparison import Group, format_summary, run_numbers, summarise, summary_table
 from svsl.runs.config import RunConfig
-from svsl.runs.folder import Run
 
 FROM_NUMBERS = ("learning", "entropy", "front")  # figures that need no library
 SENTENCE = "Mean over seeds ± 95 % interval by Student's t; a single seed has no interval."
@@ -54,8 +54,8 @@ class Block:
         total = hashlib.sha256(" ".join(self.words).encode())
         for run in (run for group in self.data.groups for run in group.runs):
             total.update(run.folder.name.encode())
-            for path in (Run.config_path(run.folder), run.metrics_path, run.evaluation_path, run.record_path):
-                total.update(hashlib.sha256(path.read_bytes() if path.exists() else b"").digest())
+            for path in sorted(run.folder.iterdir()):
+                total.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
         return total.hexdigest()
 
     def draw(self, path: Path) -> None:
@@ -76,7 +76,7 @@ class Block:
 def table(data: Data, metrics: Sequence[str]) -> str:
     """Returns the results of all arms as Markdown, one row per arm, and what the numbers are."""
     groups, planned = data.groups, plan(data.experiment, 1, 1.0)
-    summaries = summary_table(groups, metrics)
+    summaries = summary_table(groups, metrics, numbers_of=all_numbers)
     configs = {arm.label: own for arm, (own, *_) in planned.items()}
     lines = [f"| | seeds | components | {' | '.join(metrics)} | svsl |", "|---" * (len(metrics) + 4) + "|"]
     for group in groups:

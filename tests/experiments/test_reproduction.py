@@ -16,7 +16,6 @@ import pytest
 from svsl.cli import main
 from svsl.experiments.catalogue import EXPERIMENTS, Arm, Claim, Experiment, arm_config, plan, seeds_of
 from svsl.experiments.progress import ReproductionDisplay
-from svsl.experiments.report import mode_contexts, modes_seen
 from svsl.experiments.reproduction import Job, Reproduction, overall_progress
 from svsl.experiments.runner import run_jobs
 from svsl.learners.hireps import HiREPSConfig
@@ -27,7 +26,6 @@ from svsl.runs.comparison import run_numbers
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
 from svsl.runs.training import Trainer
-from svsl.tasks.registry import make_task
 from waiting import wait_until
 
 TINY = {"components": 2, "iterations": 12, "finetune_every": 4, "weight_iterations": 3}
@@ -341,27 +339,3 @@ def test_progress_is_weighted_by_episodes_and_lines_are_few() -> None:
     first, last = file.getvalue().splitlines()
     assert "2 runs: 1 running, 1 waiting" in first
     assert "33%, 2 runs: 1 finished, 1 failed" in last
-
-
-def test_modes_are_counted_among_successes_only() -> None:
-    arm = Arm("b", "toys:Bimodal", "svsl", settings={"components": 4, "iterations": 80, "alpha": 0.1})
-    run = Run.create(Path("run"), arm_config(arm))
-    Trainer(run).train(lambda status: None)
-    task, library = make_task("toys:Bimodal"), run.load_library()
-    contexts = np.linspace(-0.9, 0.9, 12)[:, None]
-    seen = modes_seen(library, task, contexts, np.random.default_rng(0))
-    gating = library.gating(contexts)
-    for row, context in enumerate(contexts):
-        expected: dict[str, float] = {}
-        for k in range(len(library)):
-            outcome = task.evaluate(context[None], library.mean(context[None], k), np.random.default_rng(0))
-            if outcome.success[0]:
-                mode = str(outcome.info["mode"][0])
-                expected[mode] = expected.get(mode, 0.0) + 100 * gating[row, k]
-        assert set(seen[row]) <= set(expected)
-        for mode, share in expected.items():
-            assert abs(seen[row].get(mode, 0) - share) < 25, "five standard errors of 100 draws"
-    assert sum(len(modes) for modes in seen) > 0
-    grid = mode_contexts(make_task("table-tennis"))
-    assert grid.shape == (12, 4)
-    assert len(np.unique(grid[:, :2], axis=0)) == 12

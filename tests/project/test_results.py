@@ -21,7 +21,7 @@ from svsl.runs.comparison import run_numbers, summarise
 from svsl.runs.folder import Record, Run
 from svsl.runs.training import Trainer
 
-DATA_FILES = {"config.json", "metrics.jsonl", "evaluation.json", "record.json"}
+DATA_FILES = {"config.json", "metrics.jsonl", "evaluation.json", "behaviour.json", "record.json"}
 TINY = {"components": 2, "iterations": 12, "finetune_every": 4, "weight_iterations": 3}
 OURS, THEIRS = (
     Arm("ours", "toys:Bimodal", "svsl", settings=TINY),

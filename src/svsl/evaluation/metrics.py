@@ -1,6 +1,6 @@
 """Metrics of a library on a task; `METRICS` names them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,12 +107,7 @@ def success_map(
         >>> success_map(library, task, dims=(0, 1), cells=10, rng=np.random.default_rng(0)).shape
         (10, 10)
     """
-    low, high = np.asarray(task.context_low), np.asarray(task.context_high)
-    centres = (np.arange(cells) + 0.5) / cells
-    grid = np.stack(np.meshgrid(centres, centres), axis=-1).reshape(-1, 2)
-    contexts = rng.random((repeats * len(grid), len(low)))
-    contexts[:, list(dims)] = np.tile(grid, (repeats, 1))
-    contexts = low + (high - low) * contexts
+    contexts = grid_contexts(task, dims, cells, rng, repeats)
     gating, valid = library.gating(contexts, outside="extrapolate"), valid_contexts(task, contexts)
     gating = np.where(is_active(gating), gating, 0.0)
     gating /= gating.sum(axis=1, keepdims=True)
@@ -123,6 +118,19 @@ def success_map(
     expected = np.bincount(rows, weights=gating[rows, components] * success, minlength=len(contexts))
     total, count = (v.reshape(repeats, cells, cells).sum(axis=0) for v in (expected, valid))
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def grid_contexts(task: Task, dims: Sequence[int], cells: int, rng: np.random.Generator, repeats: int = 1) -> Array:
+    """Contexts at the centres of a grid over some dimensions, the others drawn uniformly, all of it `repeats` times.
+
+    The first of `dims` changes fastest: `(repeats * cells ** len(dims), dc)`.
+    """
+    low, high = np.asarray(task.context_low), np.asarray(task.context_high)
+    centres = (np.arange(cells) + 0.5) / cells
+    grid = np.stack(np.meshgrid(*[centres] * len(dims)), axis=-1).reshape(-1, len(dims))
+    contexts = rng.random((repeats * len(grid), len(low)))
+    contexts[:, list(dims)] = np.tile(grid, (repeats, 1))
+    return np.asarray(low + (high - low) * contexts)
 
 
 @dataclass(frozen=True)

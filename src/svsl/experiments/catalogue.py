@@ -56,8 +56,8 @@ class Experiment:
 
 
 _METRICS = (
-    "return_mean", "success_rate", "coverage", "coverage_any", "ways", "two_kinds", "vendi_score", "mixture_entropy",
-    "active_components", "success_without_top", "episodes", "episodes_simulated",
+    "return_mean", "success_rate", "coverage", "coverage_any", "ways", "two_kinds", "vendi_score", "kinds_seen",
+    "mixture_entropy", "entropy_on_grid", "active_components", "success_without_top", "episodes", "episodes_simulated",
 )  # fmt: skip
 
 
@@ -91,18 +91,18 @@ EXPERIMENTS: dict[str, Experiment] = {
                 "With the auxiliary rewards solutions are precise and versatile, and the whole context box is covered.",
                 ("success_rate", "coverage", "ways", "two_kinds"),
             ),
-            Claim("A larger alpha covers more modes.", ("mixture_entropy", "active_components", "ways")),
+            Claim("A larger alpha covers more modes.", ("kinds_seen", "mixture_entropy", "active_components", "ways")),
             Claim(
                 "Without them components do nearly the same, go through obstacles and leave parts of the box out.",
                 ("collision", "coverage_any", "vendi_score"),
             ),
             Claim(
                 "HiREPS is less versatile: 3 of its 60 components were chosen in all six contexts together.",
-                ("components", "active_components", "vendi_score"),
+                ("components", "components_drawn", "active_components", "vendi_score"),
             ),
         ),
         figures=("learning", "postures", "success"),
-        metrics=(*_METRICS, "components", "collision"),
+        metrics=(*_METRICS, "components", "components_drawn", "collision"),
         shrink_iterations=False,
     ),
     "baselines": Experiment(
@@ -136,7 +136,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             Claim(
                 "In twelve contexts LaDiPS always bounces once on the table; svsl does so in six, throws directly in "
                 "three, and in three shows three kinds of throws.",
-                ("ways", "two_kinds", "vendi_score"),
+                ("kinds_seen", "ways", "two_kinds", "vendi_score"),
             ),
         ),
         figures=("learning", "entropy", "contexts", "success", "balls", "modes"),

@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from svsl.evaluation.metrics import run_finite
+from svsl.experiments.behaviour import DRAWS, all_numbers, stored_behaviour
 from svsl.experiments.reproduction import Reproduction
 from svsl.model.files import write_bytes
-from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
-from svsl.model.random import PLOT_STREAM, stream
 from svsl.model.version import __version__
 from svsl.runs.comparison import (
     Group,
@@ -31,16 +29,15 @@ from svsl.runs.comparison import (
     to_csv,
     to_markdown,
 )
-from svsl.show.plots.contexts import draw_contexts, draw_success_map, name_axes, success_rates
+from svsl.show.plots.contexts import draw_contexts, draw_success_map
 from svsl.show.plots.files import plot_side_by_side
 from svsl.show.plots.front import FrontPoint, plot_front
 from svsl.show.plots.learning import draw_learning, plot_learning
 from svsl.show.plots.skills import draw_ball_heights
 from svsl.show.plots.style import save_figure
-from svsl.tasks.base import Task, context_maps
+from svsl.tasks.base import context_maps
 
-_MODE_CONTEXTS, _MODE_DRAWS = 12, 100
-_MODES_TITLE = f"<h2>Kinds of success in {_MODE_CONTEXTS} contexts ({_MODE_DRAWS} draws per context, first seeds)</h2>"
+_MODES_TITLE = f"<h2>Kinds of success in chosen contexts ({DRAWS} draws per context, first seeds)</h2>"
 _PACKAGES = ("numpy", "scipy", "mujoco", "matplotlib", "safetensors")
 Figures = list[tuple[Path, str]]  # a file and its caption
 
@@ -48,7 +45,7 @@ Figures = list[tuple[Path, str]]  # a file and its caption
 def write_report(reproduction: Reproduction, command: str) -> list[tuple[str, Path]]:
     """Writes `figures/`, `table.md`, `table.csv` and `report.html` into the folder; returns their kinds and paths."""
     groups, experiment, folder = reproduction.groups, reproduction.experiment, reproduction.folder
-    table = summary_table(groups, experiment.metrics, reproduction.contexts) if groups else {}
+    table = summary_table(groups, experiment.metrics, reproduction.contexts, numbers_of=all_numbers) if groups else {}
     figures: Figures = []
     for name in [name for name in experiment.figures if groups and name != "modes"]:
         draw, caption = FIGURES[name]
@@ -102,14 +99,13 @@ def _success(reproduction: Reproduction, path: Path) -> None:
     groups = reproduction.groups
     figure = Figure(figsize=(4.8 * len(groups), 4.0), layout="constrained")
     for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
-        maps, task = [], group.runs[0].make_task()
-        for run in group.runs:
-            rng = stream(run.config.seed, PLOT_STREAM, 2)
-            maps.append(success_rates(run.load_library(), task, (0, 1), rng))
-        low, high = np.asarray(task.context_low)[:2], np.asarray(task.context_high)[:2]
-        draw_success_map(axes, np.mean(maps, axis=0), low, high)
+        seen = [behaviour for behaviour in map(stored_behaviour, group.runs) if behaviour is not None]
+        maps = [behaviour.map for behaviour in seen if behaviour.map is not None]
+        if maps:
+            names, low, high = zip(*seen[0].axes, strict=True)
+            draw_success_map(axes, np.mean(maps, axis=0), np.array(low), np.array(high))
+            axes.set(xlabel=names[0], ylabel=names[1])
         axes.set_title(f"{group.label}: {axes.get_title()}", fontsize=10)
-        name_axes(axes, task)
     save_figure(figure, path)
 
 
@@ -118,10 +114,10 @@ def _balls(reproduction: Reproduction, path: Path) -> None:
     groups = reproduction.groups
     figure = Figure(figsize=(5.4 * len(groups), 4.0), layout="constrained")
     for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
-        library, task = _first(group)
-        contexts = mode_contexts(task)
-        mode_counts = [len(modes) for modes in modes_seen(library, task, contexts, stream(0, PLOT_STREAM, 5))]
-        draw_ball_heights(axes, library, task, contexts[int(np.argmax(mode_counts))])
+        behaviour = stored_behaviour(group.runs[0])
+        assert behaviour is not None
+        most = int(np.argmax([len(modes) for modes in behaviour.modes]))
+        draw_ball_heights(axes, *_first(group), np.array(behaviour.contexts[most]))
         axes.set_title(f"{group.label}, {axes.get_title()}", fontsize=10)
     save_figure(figure, path)
 
@@ -154,48 +150,16 @@ FIGURES: dict[str, tuple[Callable[[Reproduction, Path], None], str]] = {  # by n
 }
 
 
-def _modes(groups: Sequence[Group]) -> list[list[str]]:
-    """Returns the kinds of successful behaviour in twelve contexts: the paper's qualitative comparison with LaDiPS."""
-    columns = {}
-    for group in groups:
-        library, task = _first(group)
-        contexts = mode_contexts(task)
-        columns[group.label] = modes_seen(library, task, contexts, stream(0, PLOT_STREAM, 5))
-    rows = [["context", *columns]]
-    for index, context in enumerate(contexts):
-        cells = [", ".join(f"{name} {share}" for name, share in seen[index].items()) for seen in columns.values()]
+def modes_table(groups: Sequence[Group]) -> list[list[str]]:
+    """Returns the kinds of success in the chosen contexts: the paper's qualitative comparison with LaDiPS."""
+    seen = {group.label: stored_behaviour(group.runs[0]) for group in groups}
+    known = {label: behaviour for label, behaviour in seen.items() if behaviour is not None}
+    rows = [["context", *known]]
+    for index, context in enumerate(next(iter(known.values())).contexts if known else []):
+        counts = [sorted(own.modes[index].items(), key=lambda pair: -pair[1]) for own in known.values()]
+        cells = [", ".join(f"{mode} {count}" for mode, count in own) for own in counts]
         rows.append([" ".join(f"{value:.2f}" for value in context), *(cell or "no success" for cell in cells)])
     return rows
-
-
-def mode_contexts(task: Task) -> Array:
-    """Returns twelve contexts: a 3 by 4 grid over the first two dimensions (or a row), the middle of the others."""
-    low, high = np.asarray(task.context_low), np.asarray(task.context_high)
-    shares = np.full((_MODE_CONTEXTS, len(low)), 0.5)
-    across = 3 if len(low) > 1 else _MODE_CONTEXTS
-    along = _MODE_CONTEXTS // across
-    shares[:, 0] = np.tile((np.arange(across) + 0.5) / across, along)
-    if len(low) > 1:
-        shares[:, 1] = np.repeat((np.arange(along) + 0.5) / along, across)
-    return low + (high - low) * shares
-
-
-def modes_seen(library: SkillLibrary, task: Task, contexts: Array, rng: np.random.Generator) -> list[dict[str, int]]:
-    """Counts, for each context, the kinds of behaviour among the successes of 100 drawn components' means."""
-    repeated = np.repeat(contexts, _MODE_DRAWS, axis=0)
-    components = library.mixture.sample_components(repeated, rng)
-    pairs, index = np.unique(
-        np.stack([np.repeat(np.arange(len(contexts)), _MODE_DRAWS), components]), axis=1, return_inverse=True
-    )
-    rows = contexts[pairs[0]]
-    outcome = run_finite(task, rows, library.mixture.component_means(rows, pairs[1]), rng, described=True)
-    counts = np.bincount(index.ravel(), minlength=pairs.shape[1])
-    seen: list[dict[str, int]] = [{} for _ in contexts]
-    for pair in np.flatnonzero(outcome.success):
-        mode = str(outcome.info["mode"][pair])
-        row = seen[pairs[0, pair]]
-        row[mode] = row.get(mode, 0) + int(counts[pair])
-    return seen
 
 
 def _first(group: Group) -> tuple[SkillLibrary, Any]:
@@ -232,7 +196,7 @@ def _page(reproduction: Reproduction, groups: Sequence[Group], table: Table, fig
             f'alt="{html.escape(caption)}"><figcaption>{html.escape(caption)}</figcaption></figure>'
             for path, caption in figures
         ),
-        *([_MODES_TITLE + _html_table(_modes(groups))] if groups and "modes" in experiment.figures else []),
+        *([_MODES_TITLE + _html_table(modes_table(groups))] if groups and "modes" in experiment.figures else []),
         "<h2>All numbers</h2>",
         "<p class=small>Mean ± 95 % interval (Student's t); interquartile mean [95 % bootstrap interval].</p>",
         _html_table(_numbers(groups, table, experiment.metrics), raw=True),

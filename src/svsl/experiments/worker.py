@@ -7,6 +7,7 @@ from pathlib import Path
 
 from svsl.backends.base import STOPPED
 from svsl.errors import SvslError, complain
+from svsl.experiments.behaviour import stored_behaviour
 from svsl.runs.evaluation import stored_evaluation
 from svsl.runs.folder import Run
 from svsl.runs.training import Status, Trainer, stop_on_signals
@@ -52,6 +53,7 @@ def train_and_evaluate(
         task = trainer.task  # saves compiling its simulation again
     newest = run.read_progress()
     stored_evaluation(run, contexts, threads, task, lambda share, _: run.write_progress({**newest, "evaluated": share}))
+    stored_behaviour(run, threads, task)
     return True
 
 

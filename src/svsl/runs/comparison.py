@@ -4,7 +4,7 @@ import contextlib
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -214,14 +214,18 @@ def run_numbers(run: Run, contexts: int = 2000, report: Report = no_report) -> d
 
 
 def summary_table(
-    groups: Sequence[Group], metrics: Sequence[str], contexts: int = 2000, report: Report = no_report
+    groups: Sequence[Group],
+    metrics: Sequence[str],
+    contexts: int = 2000,
+    report: Report = no_report,
+    numbers_of: Callable[[Run, int, Report], Mapping[str, float | None]] = run_numbers,
 ) -> Table:
     """Summaries by group label and metric; runs without a stored evaluation are evaluated."""
     runs = [run for group in groups for run in group.runs]
 
-    def evaluated(run: Run) -> dict[str, float | None]:
+    def evaluated(run: Run) -> Mapping[str, float | None]:
         done = runs.index(run)
-        return run_numbers(run, contexts, lambda share, what: report((done + share) / len(runs), run.folder.name))
+        return numbers_of(run, contexts, lambda share, what: report((done + share) / len(runs), run.folder.name))
 
     numbers = {group.label: [evaluated(run) for run in group.runs] for group in groups}
     known = sorted({name for runs in numbers.values() for run in runs for name in run})

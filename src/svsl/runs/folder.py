@@ -52,6 +52,7 @@ class Run:
         product_path: The library, or the policy of a step-based learner. Written last: the run is finished.
         base_path: The library that the run extends, if it does.
         evaluation_path: Evaluation of the product.
+        behaviour_path: What it does in chosen contexts, for reports.
         record: How the run was made, if only its numbers are here, as in `docs/results/data`.
         record_path: The file that says so.
         log_path: Output of a worker process that trains the run.
@@ -71,6 +72,7 @@ class Run:
         self.product_path = folder / f"{config.product}.safetensors"
         self.base_path = folder / "base.safetensors"
         self.evaluation_path = folder / "evaluation.json"
+        self.behaviour_path = folder / "behaviour.json"
         self.record_path = folder / "record.json"
         self.log_path = folder / "log.txt"
         self.figures, self.tensorboard = folder / "figures", folder / "tensorboard"
@@ -322,7 +324,7 @@ class Run:
             (self.folder / f"{product}.safetensors").unlink(missing_ok=True)
         for path in (
             self.checkpoint_path, self.previous_path, self.metrics_path, self.base_path,
-            self.evaluation_path, self.record_path, self.log_path, self._progress_path,
+            self.evaluation_path, self.behaviour_path, self.record_path, self.log_path, self._progress_path,
         ):  # fmt: skip
             path.unlink(missing_ok=True)
         for folder in (self.figures, self.tensorboard):

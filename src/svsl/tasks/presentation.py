@@ -39,6 +39,12 @@ class PlanarScene:
     y_range: tuple[float, float]  # of all pictures
     motion_x_range: tuple[float, float]  # of pictures of a motion
 
+    @property
+    def goals(self) -> Array:
+        """Six goals spread over their box, to look at: `(6, 2)`."""
+        across, along = np.meshgrid([0.3, 0.8], [0.9, 0.5, 0.1])
+        return self.low + (self.high - self.low) * np.stack([across.ravel(), along.ravel()], axis=1)
+
 
 @dataclass(frozen=True)
 class PictureScene:
@@ -46,6 +52,12 @@ class PictureScene:
 
 
 Scene = MujocoScene | PlanarScene | PictureScene
+
+
+def planar_scene(task: Task) -> PlanarScene | None:
+    """Returns the task's scene if it is planar."""
+    scene = getattr(task, "scene", None)
+    return scene if isinstance(scene, PlanarScene) else None
 
 
 @dataclass(frozen=True)

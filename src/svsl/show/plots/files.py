@@ -18,6 +18,7 @@ from svsl.show.plots.learning import learning_figure
 from svsl.show.plots.style import save_figure
 from svsl.show.rendering import draw_planar_scene
 from svsl.tasks.base import Task, place_of
+from svsl.tasks.presentation import planar_scene
 
 # figures of a library by name, each called with the library, its task and a seed
 FIGURES: dict[str, Callable[[SkillLibrary, Task, int], Figure]] = {
@@ -83,7 +84,7 @@ def _save(figures: Mapping[str, Callable[[], Figure]], folder: Path, report: Rep
 
 def plot_side_by_side(columns: Sequence[tuple[str, SkillLibrary, Task]], path: Path) -> Path:
     """Draws libraries with their names and tasks into one file: contexts, and postures above if all tasks have them."""
-    scenes = [skills.planar_scene(task) for _, _, task in columns]
+    scenes = [planar_scene(task) for _, _, task in columns]
     rows = 2 if all(scenes) else 1
     figure = Figure(figsize=(4.6 * len(columns), 5.0 * rows), layout="constrained")
     grid = figure.subplots(rows, len(columns), squeeze=False)
@@ -93,7 +94,7 @@ def plot_side_by_side(columns: Sequence[tuple[str, SkillLibrary, Task]], path: P
             rng = stream(seed_of(library), PLOT_STREAM, 1)
             top.set_title(name, fontsize=11)
             draw_planar_scene(top, scene)
-            for context in skills.posture_contexts(scene):
+            for context in scene.goals:
                 skills.draw_postures(top, library, task, context, rng)
         else:
             bottom.set_title(f"{name}\n{bottom.get_title()}", fontsize=10)

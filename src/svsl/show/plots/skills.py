@@ -17,7 +17,7 @@ from svsl.show.plots.style import GOAL_COLOR, component_color, counted
 from svsl.show.rendering import Renderer, draw_planar_scene, make_renderer
 from svsl.simulation.reacher import LINKS, arm_points
 from svsl.tasks.base import Task, uniform_contexts
-from svsl.tasks.presentation import Motion, PlanarScene, showable
+from svsl.tasks.presentation import Motion, planar_scene, showable
 
 _DRAWS = 100
 MOMENTS_S = (-0.3, -0.12, 0.0, 0.3, 0.75)  # around the release or the hit
@@ -115,7 +115,7 @@ def postures_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
     scene, rng = planar_scene(task), stream(seed, PLOT_STREAM, 1)
     if scene is None:
         raise SvslError(f"postures need a planar scene, and a {type(task).__name__} has none")
-    for axes, context in zip(figure.subplots(2, 3).T.ravel(), posture_contexts(scene), strict=True):
+    for axes, context in zip(figure.subplots(2, 3).T.ravel(), scene.goals, strict=True):
         draw_planar_scene(axes, scene)
         components = draw_postures(axes, library, task, context, rng)
         axes.set_title(f"goal ({context[0]:.1f}, {context[1]:.1f}): {counted(components, 'component')}", fontsize=10)
@@ -123,18 +123,6 @@ def postures_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
         f"Mean postures of the components among {_DRAWS} draws, by context (red: goal and obstacles; dashed: fails)"
     )
     return figure
-
-
-def planar_scene(task: Task) -> PlanarScene | None:
-    """Returns the task's scene if it is planar."""
-    scene = getattr(task, "scene", None)
-    return scene if isinstance(scene, PlanarScene) else None
-
-
-def posture_contexts(scene: PlanarScene) -> Array:
-    """Returns six goals spread over their box: `(6, 2)`."""
-    across, along = np.meshgrid([0.3, 0.8], [0.9, 0.5, 0.1])
-    return scene.low + (scene.high - scene.low) * np.stack([across.ravel(), along.ravel()], axis=1)
 
 
 def draw_postures(axes: Axes, library: SkillLibrary, task: Task, context: Array, rng: np.random.Generator) -> int:
