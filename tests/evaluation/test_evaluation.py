@@ -53,7 +53,7 @@ def test_a_perfect_library() -> None:
     # two Gaussians far apart: one entropy plus the choice between them
     expected = np.log(2) + np.log(2 * np.pi * np.e * 1e-4)
     assert result["mixture_entropy"] == pytest.approx(expected, abs=0.02)
-    assert diagnostics(trial)["mode"] == pytest.approx(0.5, abs=0.05)
+    assert diagnostics(trial.execution.mean)["mode"] == pytest.approx(0.5, abs=0.05)
 
 
 def test_a_library_with_one_bad_component() -> None:

@@ -19,11 +19,12 @@ import pytest
 
 from svsl import Outcome, SkillLibrary, SvslError
 from svsl.cli import main
+from svsl.evaluation.metrics import execute
 from svsl.learners.episodic import EpisodicTraining
 from svsl.learners.registry import find_preset
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.gaussians import Array
-from svsl.model.random import stream
+from svsl.model.random import TEST_STREAM, stream
 from svsl.runs.config import RunConfig
 from svsl.runs.evaluation import evaluate_run
 from svsl.runs.folder import MetricsRow, Run
@@ -446,6 +447,15 @@ def test_episodes_that_were_not_simulated_are_counted_separately(tmp_path: Path)
     assert row["episodes"] == row["episodes_simulated"] + sum(rejected)
     assert row["diverged"] == 0
     assert SkillLibrary.load(run.library_path).metadata["episodes_simulated"] == str(row["episodes_simulated"])
+
+
+def test_tests_during_training_measure_the_tasks_diagnostics(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", config("toys:Bimodal"))
+    row = run.read_metrics()[-1]
+    rng = stream(run.config.seed, TEST_STREAM, row["milestone"])
+    result = execute(run.load_library().mixture, Bimodal(), run.config.test_contexts, rng)
+    assert row["mode"] == result.mean.info["mode"].mean()
+    assert row["success_rate"] == result.mean.success.mean()
 
 
 @pytest.mark.parametrize(("workers", "threads"), [(None, 3), (0, 1), (1, 1), (2, 2)])

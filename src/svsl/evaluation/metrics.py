@@ -336,8 +336,7 @@ def run_trial(
     return Trial(execution, gating, run_finite(task, execution.contexts, best, rng), entropies, behaviours)
 
 
-def diagnostics(trial: Trial) -> dict[str, float]:
-    """Means of the task's named diagnostics, executing component means, where they are defined."""
-    info = trial.execution.mean.info
-    numeric = {name: v.astype(np.float64) for name, v in info.items() if v.dtype.kind in "biuf" and v.ndim == 1}
+def diagnostics(outcome: Outcome) -> dict[str, float]:
+    """Means of the task's named diagnostics, where they are defined."""
+    numeric = {name: v.astype(np.float64) for name, v in outcome.info.items() if v.dtype.kind in "biuf" and v.ndim == 1}
     return {name: float(np.nanmean(v)) for name, v in numeric.items() if np.isfinite(v).any()}

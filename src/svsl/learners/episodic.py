@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from svsl.errors import SvslError
-from svsl.evaluation.metrics import execute, mixture_entropy, repertoire, two_kinds, ways
+from svsl.evaluation.metrics import diagnostics, execute, mixture_entropy, repertoire, two_kinds, ways
 from svsl.learners.base import Arrays, Counters, Learner, Progress, SearchSpace, add_prefix, strip_prefix
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
@@ -111,6 +111,7 @@ class EpisodicTraining:
                 kinds = {"ways": ways(behaviours), "two_kinds": two_kinds(behaviours)}
         progress = self.progress
         return {
+            **diagnostics(result.mean),
             "episodes": self.episodes,
             "episodes_simulated": self.simulated,
             "milestone": self.milestone,

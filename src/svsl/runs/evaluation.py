@@ -74,7 +74,7 @@ def evaluate_source(
         wall_s=rows[-1]["wall_s"] if rows else None,
         metrics=metrics,
         intervals=intervals,
-        diagnostics=diagnostics(trial),
+        diagnostics=diagnostics(trial.execution.mean),
     )
 
 
