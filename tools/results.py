@@ -12,8 +12,21 @@ comments:
 <!-- results: table ablation success_rate ways return_mean episodes -->
 <!-- end of results -->
 
+<!-- results: seeds presets-beer-pong efficient success_rate episodes -->
+<!-- end of results -->
+
+<!-- results: modes beer-pong -->
+<!-- end of results -->
+
+<!-- results: published presets-box-pushing -->
+<!-- end of results -->
+
 <!-- results: figure ablation learning -->
 <!-- end of results -->
+
+They are one row per arm, one per seed of an arm, the kinds of success in chosen contexts, other methods' published
+results (`published.json`) beside ours, and a figure. `<!-- number: ablation hireps components --><!-- / -->` is a
+single number in a text. What has no data yet says so.
 
 tests/project/test_results.py fails if a block or a figure is not what the data say.
 """
@@ -29,7 +42,7 @@ from results_data import UNKNOWN, collect, describe_missing, missing
 from results_pages import make
 from svsl.cli.parsing import Folder, parse, require_range
 from svsl.errors import SvslError, complain
-from svsl.experiments.catalogue import EXPERIMENTS, find_experiment
+from svsl.experiments.catalogue import EXPERIMENTS, find_experiment, plan
 from svsl.experiments.progress import ReproductionDisplay
 from svsl.experiments.reproduction import Reproduction
 from svsl.experiments.runner import run_jobs
@@ -38,9 +51,15 @@ from svsl.runs.training import stop_on_signals
 ROOT = Path(__file__).parents[1]
 
 
-def start(name: str, workers: int | None, out: Path, docs: Path, seeds: int | None = None) -> int:
+def start(
+    name: str, workers: int | None, out: Path, docs: Path, seeds: int | None = None, arms: Sequence[str] = ()
+) -> int:
     """Trains what the data of an experiment lack, resuming in `out`, and collects it; returns the exit code."""
-    absent = {(m.arm.label, m.seed): m for m in missing(name, docs, seeds)}
+    labels = [arm.label for arm in find_experiment(name).arms]
+    for label in arms:
+        if label not in labels:
+            raise SvslError(f"{name} has no arm {label!r}; its arms: {', '.join(labels)}")
+    absent = {(m.arm.label, m.seed): m for m in missing(name, docs, seeds) if not arms or m.arm.label in arms}
     experiment, commit = find_experiment(name), current_commit()
     reproduction = Reproduction(name, experiment, out, seeds or experiment.seeds, 1.0)
     with reproduction.open():
@@ -111,6 +130,8 @@ class ListMissing:
     """Folder in which they are trained or resumed (default: runs/NAME)."""
     seeds: int | None = None
     """Only the first seeds of each arm (default: all of the full experiment)."""
+    arms: tuple[str, ...] = ()
+    """Only these arms (default: all)."""
     docs: Path = ROOT / "docs"
     """Folder of the pages."""
 
@@ -121,10 +142,10 @@ class ListMissing:
         """Lists or starts."""
         if self.start is not None:
             out = self.out or Path("runs") / self.start
-            return start(self.start, self.workers, out, self.docs, self.seeds)
+            return start(self.start, self.workers, out, self.docs, self.seeds, self.arms)
         for name, experiment in EXPERIMENTS.items():
             absent = missing(name, self.docs, self.seeds)
-            total = (self.seeds or experiment.seeds) * len(experiment.arms)
+            total = sum(map(len, plan(experiment, self.seeds or experiment.seeds, 1.0).values()))
             print("\n".join([f"{name}: {len(absent)} of {total} runs missing", *describe_missing(absent)]))
         return 0
 

@@ -1,11 +1,13 @@
 """The numbers of documented runs, in docs/results/data: what is there, what is added, what is missing."""
 
+import functools
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from results_published import Published
 from svsl.errors import SvslError
 from svsl.experiments.behaviour import stored_behaviour
 from svsl.experiments.catalogue import Arm, find_experiment, plan
@@ -31,6 +33,16 @@ class Data(Reproduction):
         return sorted(runs, key=lambda run: run.config.seed)
 
     @property
+    def published_path(self) -> Path:
+        """The file of published results."""
+        return self.folder / "published.json"
+
+    @functools.cached_property
+    def published(self) -> Published | None:
+        """Published results of the same task, if the data have any."""
+        return Published.read(self.published_path) if self.published_path.exists() else None
+
+    @functools.cached_property
     def groups(self) -> list[Group]:
         """The finished runs of each arm; of an arm without one, the unfinished."""
         members = {arm.label: self.runs(arm) for arm in self.experiment.arms}
@@ -50,9 +62,9 @@ def data_of(name: str, docs: Path) -> Data:
 def collect(folder: Path, name: str, commit: Callable[[Run], str | None], docs: Path) -> list[str]:
     """Copies the numbers of the runs in a folder that belong to an experiment; returns a line about each run.
 
-    A run belongs to the arm that has its configuration, whatever its name. The data keep a finished run, or the longest
-    unfinished one, of each arm and seed. `commit` tells with which commit a run was trained; if it does not know, it is
-    that of the same run in the data, or else unknown.
+    A run belongs to the arm that has its task, learner and settings, whatever its name. The data keep a finished run,
+    or the longest unfinished one, of each arm and seed. `commit` tells with which commit a run was trained; if it does
+    not know, it is that of the same run in the data, or else unknown.
     """
     data, lines = data_of(name, docs), []
     planned = plan(data.experiment, 1, 1.0)
@@ -68,10 +80,15 @@ def collect(folder: Path, name: str, commit: Callable[[Run], str | None], docs: 
 
 
 def _nearest_arm(config: RunConfig, planned: Mapping[Arm, Sequence[RunConfig]]) -> tuple[Arm, list[str]]:
-    """Returns the arm with the fewest differences from a configuration apart from its seed, and these."""
-    found = {arm: config.differences(replace(own, seed=config.seed)) for arm, (own, *_) in planned.items()}
+    """Returns the arm with the fewest changes in a configuration, and these."""
+    found = {arm: changes(config, own) for arm, (own, *_) in planned.items()}
     arm = min(found, key=lambda arm: (arm.learner != config.learner, len(found[arm])))
     return arm, found[arm]
+
+
+def changes(config: RunConfig, expected: RunConfig) -> list[str]:
+    """Returns what a run's configuration has changed of that of an arm; the seed and the size of tests do not count."""
+    return config.differences(replace(expected, seed=config.seed, test_contexts=config.test_contexts))
 
 
 def _copy(run: Run, target: Path, commit: str | None) -> str:
@@ -82,13 +99,14 @@ def _copy(run: Run, target: Path, commit: str | None) -> str:
     evaluation, behaviour = stored_evaluation(run), stored_behaviour(run)
     episodes = evaluation.episodes if evaluation else int(rows[-1]["episodes"])
     old = Run.open(target) if Run.config_path(target).exists() else None
-    if old is not None and old.record is not None and not old.config.differences(run.config):
+    if old is not None and old.record is not None and not changes(old.config, run.config):
         if (old.record.finished, old.record.episodes) > (run.finished, episodes):
             return f"left out, the data have more of it ({old.record.episodes:,} episodes)"
         if commit is None and old.read_metrics() == rows:
             commit = old.record.commit
     version = json.loads(Run.config_path(run.folder).read_text())["svsl"]
-    record = Record(version, commit or UNKNOWN, episodes, run.finished)
+    own = run.record.commit if run.record else UNKNOWN  # it may come from other data
+    record = Record(version, commit or own, episodes, run.finished)
     copy = Run(target, run.config, record=record)
     write_bytes(Run.config_path(target), Run.config_path(run.folder).read_bytes())
     write_bytes(copy.metrics_path, "".join(json.dumps(row) + "\n" for row in rows).encode())
@@ -125,7 +143,7 @@ def missing(name: str, docs: Path, seeds: int | None = None) -> list[Missing]:
         runs, planned = {run.config.seed: run for run in data.runs(arm)}, configs[0].planned_episodes()
         for config in configs:
             run = runs.get(config.seed)
-            other = run is not None and bool(run.config.differences(config))
+            other = run is not None and bool(changes(run.config, config))
             if run is None or other or not run.finished:
                 record = None if run is None or other else run.record
                 done, commit = (record.episodes, record.commit) if record else (0, UNKNOWN)

@@ -1,28 +1,29 @@
-"""Tables and figures of the pages, made from the data."""
+"""Tables, figures and numbers of the pages, made from the data."""
 
 import hashlib
 import io
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from results_data import UNKNOWN, Data, data_of
+from results_data import Data, data_of
+from results_tables import TABLES, number
 from svsl.errors import SvslError
-from svsl.experiments.behaviour import all_numbers
-from svsl.experiments.catalogue import plan
 from svsl.experiments.report import FIGURES
 from svsl.model.files import write_bytes
-from svsl.runs.comparison import Group, format_summary, run_numbers, summarise, summary_table
-from svsl.runs.config import RunConfig
 
-FROM_NUMBERS = ("learning", "entropy", "front")  # figures that need no library
-SENTENCE = "Mean over seeds ± 95 % interval by Student's t; a single seed has no interval."
+FROM_NUMBERS = ("learning", "entropy", "front", "success")  # figures that need no library
 _BLOCK = re.compile(r"^<!-- results: ([^\n]+) -->\n(.*?)^<!-- end of results -->$", re.MULTILINE | re.DOTALL)
 _START, _END = re.compile(r"^<!-- results:", re.MULTILINE), "<!-- end of results -->"
+_NUMBER = re.compile(r"<!-- number: ([^\n]+?) -->(.*?)<!-- / -->")
+_FORMS = (
+    "expected table EXPERIMENT METRIC ..., seeds EXPERIMENT ARM METRIC ..., modes EXPERIMENT, published EXPERIMENT, "
+    f"or figure EXPERIMENT {{{','.join(FROM_NUMBERS)},published}}"
+)
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,10 @@ class Block:
     @property
     def text(self) -> str:
         """What stands between its two comments."""
-        kind, _, *rest = self.words
-        content = table(self.data, rest) if kind == "table" else self._link()
+        kind, name, *rest = self.words
+        if not self.data.groups:
+            return f"\n*Not run yet: `svsl reproduce {name}`.*\n\n"
+        content = self._link() if self.figure else TABLES[kind](self.data, rest)
         return f"\n{content}\n\n"
 
     @property
@@ -44,14 +47,17 @@ class Block:
         """The figure it shows; None for a table."""
         return self.words[2] if self.words[0] == "figure" else None
 
-    def path(self, docs: Path) -> Path:
-        """Returns the file of its figure."""
-        return docs / "figures" / f"results-{self.data.name}-{self.figure}.png"
+    def path(self, docs: Path) -> Path | None:
+        """Returns the file of its figure; None for a table, or without data."""
+        shown = self.figure is not None and self.data.groups
+        return docs / "figures" / f"results-{self.data.name}-{self.figure}.png" if shown else None
 
     @property
     def digest(self) -> str:
         """Hash of the numbers it shows."""
         total = hashlib.sha256(" ".join(self.words).encode())
+        if self.figure == "published":
+            total.update(self.data.published_path.read_bytes())
         for run in (run for group in self.data.groups for run in group.runs):
             total.update(run.folder.name.encode())
             for path in sorted(run.folder.iterdir()):
@@ -61,7 +67,10 @@ class Block:
     def draw(self, path: Path) -> None:
         """Draws its figure; the file holds the digest."""
         assert self.figure is not None
-        FIGURES[self.figure][0](self.data, path)
+        if self.data.published is not None and self.figure == "published":
+            self.data.published.draw(self.data.groups, path)
+        else:
+            FIGURES[self.figure][0](self.data, path)
         content, buffer = PngInfo(), io.BytesIO()
         content.add_text("data", self.digest)
         with Image.open(path) as picture:
@@ -69,50 +78,28 @@ class Block:
         write_bytes(path, buffer.getvalue())
 
     def _link(self) -> str:
+        path, published = self.path(Path()), self.data.published
         assert self.figure is not None
-        return f"![{FIGURES[self.figure][1]}](figures/{self.path(Path()).name})"
-
-
-def table(data: Data, metrics: Sequence[str]) -> str:
-    """Returns the results of all arms as Markdown, one row per arm, and what the numbers are."""
-    groups, planned = data.groups, plan(data.experiment, 1, 1.0)
-    summaries = summary_table(groups, metrics, numbers_of=all_numbers)
-    configs = {arm.label: own for arm, (own, *_) in planned.items()}
-    lines = [f"| | seeds | components | {' | '.join(metrics)} | svsl |", "|---" * (len(metrics) + 4) + "|"]
-    for group in groups:
-        unfinished = sum(not run.finished for run in group.runs)
-        seeds = f"{len(group.runs)}" + (f" ({unfinished} unfinished)" if unfinished else "")
-        components = summarise([run_numbers(run).get("components") for run in group.runs])
-        cells = [components, *(summaries[group.label][metric] for metric in metrics)]
-        numbers = [format_summary(summary)[0].removesuffix(" ± n/a") for summary in cells]
-        lines.append("| " + " | ".join([group.label, seeds, *numbers, _origin(group, configs[group.label])]) + " |")
-    return "\n".join([*lines, "", SENTENCE])
-
-
-def _origin(group: Group, config: RunConfig) -> str:
-    """Returns the versions that trained the runs of an arm, and whether its settings have changed since."""
-    records = [run.record for run in group.runs if run.record is not None]
-    made = [f"{record.svsl} ({'commit ' * (record.commit == UNKNOWN)}{record.commit})" for record in records]
-    changed = any(run.config.differences(replace(config, seed=run.config.seed)) for run in group.runs)
-    return ", ".join([*dict.fromkeys(made), *(["settings changed since"] if changed else [])])
+        assert path is not None
+        caption = published.caption if published and self.figure == "published" else FIGURES[self.figure][1]
+        return f"![{caption}](figures/{path.name})"
 
 
 def read_block(words: Sequence[str], docs: Path, page: str) -> Block:
     """Returns the block with these words, or explains what is wrong with them."""
-    forms = f"expected table EXPERIMENT METRIC ... or figure EXPERIMENT {{{','.join(FROM_NUMBERS)}}}"
     kind, name, *rest = [*words, "", ""]
-    figure = kind == "figure" and len(words) == 3 and rest[0] in FROM_NUMBERS
-    if not figure and not (kind == "table" and len(words) > 2):
-        raise SvslError(f"{page}: results: {' '.join(words)}: {forms}")
-    block = Block(tuple(words), data_of(name, docs))
-    if not block.data.groups:
-        raise SvslError(f"{page}: results: {' '.join(words)}: no data of {name}; tools/results.py collect adds them")
-    return block
+    least = {"table": 3, "seeds": 4, "modes": 2, "published": 2, "figure": 3}.get(kind, len(words) + 1)
+    data = data_of(name, docs) if len(words) >= least else None
+    figures = (*FROM_NUMBERS, *(["published"] if data and data.published else []))
+    missing = kind == "published" and data is not None and data.published is None
+    if data is None or missing or (kind == "figure" and rest[0] not in figures):
+        raise SvslError(f"{page}: results: {' '.join(words)}: {_FORMS}")
+    return Block(tuple(words), data)
 
 
-def replace_blocks(page: Path, replacement: Callable[[Block, str], str]) -> str:
+def replace_blocks(page: Path, docs: Path, replacement: Callable[[Block, str], str]) -> str:
     """Returns the text of a page, with the text of each block replaced by `replacement(block, text)`."""
-    text, docs = page.read_text(), page.parent
+    text = page.read_text()
 
     def new(found: re.Match[str]) -> str:
         block = read_block(found[1].split(), docs, page.name)
@@ -123,21 +110,38 @@ def replace_blocks(page: Path, replacement: Callable[[Block, str], str]) -> str:
     return _BLOCK.sub(new, text)
 
 
+def replace_numbers(page: str, text: str, docs: Path) -> str:
+    """Returns a text with the numbers between its comments as the data have them."""
+
+    def new(found: re.Match[str]) -> str:
+        words = found[1].split()
+        if len(words) != 3:
+            raise SvslError(f"{page}: number: {found[1]}: expected EXPERIMENT ARM METRIC")
+        return f"<!-- number: {found[1]} -->{number(data_of(words[0], docs), *words[1:])}<!-- / -->"
+
+    return _NUMBER.sub(new, text)
+
+
+def pages(docs: Path) -> list[Path]:
+    """Returns the pages: those of the folder, and the README beside it."""
+    return sorted([*docs.glob("*.md"), *docs.parent.glob("README.md")])
+
+
 def make(docs: Path) -> list[Path]:
-    """Remakes the tables and figures of all pages; returns the files that have changed."""
+    """Remakes the tables, figures and numbers of all pages; returns the files that have changed."""
     changed: dict[Path, None] = {}
 
     def remade(block: Block, _: str) -> str:
-        if block.figure is not None:
-            path = block.path(docs)
+        path = block.path(docs)
+        if path is not None:
             old = path.read_bytes() if path.exists() else b""
             block.draw(path)
             if path.read_bytes() != old:
                 changed[path] = None
         return block.text
 
-    for page in sorted(docs.glob("*.md")):
-        text = replace_blocks(page, remade)
+    for page in pages(docs):
+        text = replace_numbers(page.name, replace_blocks(page, docs, remade), docs)
         if text != page.read_text():
             write_bytes(page, text.encode())
             changed[page] = None
@@ -147,16 +151,21 @@ def make(docs: Path) -> list[Path]:
 def disagreements(docs: Path) -> list[str]:
     """Returns what of the pages is not what the data say; a figure is compared by the digest of its data."""
     found: list[str] = []
-    for page in sorted(docs.glob("*.md")):
+    for page in pages(docs):
 
         def check(block: Block, text: str, name: str = page.name) -> str:
             if text != block.text:
                 found.append(f"{name}: {' '.join(block.words)}: the page is not what the data say")
-            if block.figure is not None and _digest_in(block.path(docs)) != block.digest:
-                found.append(f"{name}: {' '.join(block.words)}: {block.path(docs).name} is of other data")
+            path = block.path(docs)
+            if path is not None and _digest_in(path) != block.digest:
+                found.append(f"{name}: {' '.join(block.words)}: {path.name} is of other data")
             return text
 
-        replace_blocks(page, check)
+        text = replace_blocks(page, docs, check)
+        remade = replace_numbers(page.name, text, docs)
+        for old, new in zip(_NUMBER.finditer(text), _NUMBER.finditer(remade), strict=True):
+            if old[2] != new[2]:
+                found.append(f"{page.name}: {old[1]}: {old[2]} on the page, {new[2]} in the data")
     return found
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from svsl.experiments.reproduction import Job, Reproduction, overall_progress
 from svsl.experiments.runner import run_jobs
 from svsl.learners.hireps import HiREPSConfig
 from svsl.learners.ladips import LaDiPSConfig
-from svsl.learners.registry import find_preset
+from svsl.learners.registry import PRESETS, Preset, find_preset
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs.comparison import run_numbers
 from svsl.runs.config import RunConfig
@@ -99,6 +100,34 @@ def test_an_arm_has_the_configuration_of_svsl_train() -> None:
     assert main(["train", "planar-reacher", "--components", "1", "--iterations", "1", "--alpha", "0.5", "--quiet"]) == 0
     arm = Arm("x", "planar-reacher", "svsl", settings={"components": 1, "iterations": 1, "alpha": 0.5})
     assert Run.open(Path("runs/planar-reacher-seed0")).config.to_json() == arm_config(arm).to_json()
+
+
+def test_our_presets_are_experiments_and_follow_their_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for (task, learner), presets in PRESETS.items():
+        experiment = EXPERIMENTS.get(f"presets-{task}")
+        own = [name for name in presets if name not in ("paper", "dense", "last10", "last2")]
+        if learner != "svsl" or not own:
+            continue
+        assert experiment is not None
+        arms = {arm.label: arm for arm in experiment.arms}
+        assert set(own) <= set(arms)
+        for name in own:
+            config = arm_config(arms[name])
+            assert (config.settings, arms[name].settings) == (presets[name].settings, {})
+    efficient = EXPERIMENTS["presets-hopper-jump"].arms[0]
+    before: Any = PRESETS["hopper-jump", "svsl"]["efficient"].settings
+    changed = Preset(replace(before, alpha=0.7))
+    monkeypatch.setitem(PRESETS["hopper-jump", "svsl"], "efficient", changed)
+    assert arm_config(efficient).settings == changed.settings
+    ten = next(arm for arm in EXPERIMENTS["presets-beer-pong"].arms if arm.label == "ten-components")
+    preset: Any = PRESETS["beer-pong", "svsl"]["paper"].settings
+    assert arm_config(ten).settings == replace(preset, components=10, buffer=512, reject_outside=True)
+
+
+def test_an_arm_may_have_fewer_seeds() -> None:
+    few = replace(TOY, arms=(replace(TOY.arms[0], seeds=2), TOY.arms[1]))
+    assert [len(configs) for configs in plan(few, 4, 1.0).values()] == [2, 4]
+    assert [len(configs) for configs in plan(few, 1, 1.0).values()] == [1, 1]
 
 
 def test_planned_episodes_are_exact_and_budgets_can_be_equal() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,13 @@ import pytest
 import results
 from pages import ROOT
 from results_data import collect, data_of, describe_missing, missing
-from results_pages import SENTENCE, disagreements, make
+from results_pages import disagreements, make
+from results_tables import SENTENCE
 from svsl import SvslError
 from svsl.cli import main
+from svsl.experiments.behaviour import stored_behaviour
 from svsl.experiments.catalogue import EXPERIMENTS, Arm, Experiment, arm_config
-from svsl.runs.comparison import run_numbers, summarise
+from svsl.runs.comparison import learning_curve, run_numbers, summarise
 from svsl.runs.folder import Record, Run
 from svsl.runs.training import Trainer
 
@@ -49,7 +52,13 @@ def test_the_pages_are_what_the_data_say() -> None:
 
 def test_the_data_are_small_and_belong_to_experiments() -> None:
     folder = ROOT / "docs" / "results" / "data"
-    for path in (path for path in folder.rglob("*") if path.is_file()):
+    for path in folder.glob("*/published.json"):
+        published = data_of(path.parent.name, ROOT / "docs").published
+        assert published is not None
+        assert "digitised" in published.caption
+        labels = {arm.label for arm in EXPERIMENTS[path.parent.name].arms}
+        assert {label for panel in published.panels for label in panel.arms} <= labels
+    for path in (path for path in folder.glob("*/*/*") if path.is_file()):
         name, run, file = path.relative_to(folder).parts
         assert file in DATA_FILES, path
         assert path.stat().st_size < 300_000, path
@@ -93,15 +102,18 @@ def test_pages_follow_the_data_and_nothing_else_passes(docs: Path) -> None:
     text, picture = page.read_text(), front.read_bytes()
     ours, theirs = (line.split(" | ") for line in text.splitlines() if line.startswith(("| ours", "| theirs")))
     returns = summarise([run_numbers(run)["return_mean"] for run in data_of("toy", docs).runs(OURS)])
-    assert ours[1:3] == ["2", "2 ± 0"]
-    assert ours[4] == f"{returns.mean:.4g} ± {returns.half_width:.2g}"
-    assert (theirs[1], theirs[-1]) == ("1", "0.1.0 (abc) |")
+    assert ours[1:3] == ["2 of 2", "2 ± 0"]
+    assert re.fullmatch(r"-?[\d.]+ ± [\d.]+", ours[4])
+    mean, half_width = (float(word) for word in ours[4].split(" ± "))
+    assert abs(half_width / returns.half_width - 1) < 0.25, "to one digit"
+    assert abs(mean - returns.mean) < half_width / 2
+    assert (theirs[1], theirs[-1]) == ("1 of 2", "0.1.0 (abc) |")
     assert "±" not in "".join(theirs), "one seed has no interval"
     assert SENTENCE in text
     assert "Words." in text
 
     assert make(docs) == [], "the same bytes again"
-    page.write_text(text.replace("| ours | 2 |", "| ours | 3 |"))
+    page.write_text(text.replace("| ours | 2 of 2 |", "| ours | 3 of 2 |"))
     words = "table toy success_rate return_mean episodes"
     assert disagreements(docs) == [f"toys.md: {words}: the page is not what the data say"]
     page.write_text(text)
@@ -118,9 +130,13 @@ def test_pages_follow_the_data_and_nothing_else_passes(docs: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("toy learning", "toy postures"), "expected table EXPERIMENT METRIC ... or figure EXPERIMENT {learning,"),
+        (("toy learning", "toy postures"), "or figure EXPERIMENT {learning,entropy,"),
         (("table toy success_rate", "table toy speed"), "unknown metric 'speed'"),
-        (("figure toy learning", "figure ablation learning"), "no data of ablation"),
+        (("figure toy learning", "figure toy published"), "or figure EXPERIMENT {learning,entropy,"),
+        (("figure toy learning", "published toy"), "expected table EXPERIMENT METRIC"),
+        (("figure toy learning", "seeds toy others episodes"), "toy has no arm others"),
+        (("Words.", "<!-- number: toy others episodes --><!-- / -->"), "toy has no arm others"),
+        (("Words.", "<!-- number: toy ours --><!-- / -->"), "expected EXPERIMENT ARM METRIC"),
         (("figure toy learning", "figure golf learning"), "unknown experiment 'golf'"),
         (("<!-- end of results -->\n\nWords.", "Words."), "every results block must end with"),
     ],
@@ -129,7 +145,7 @@ def test_a_wrong_block_is_explained(change: tuple[str, str], message: str, docs:
     train(OURS, 0, "runs/ours-0")
     collect(Path("runs"), "toy", unknown, docs)
     Path("docs/toys.md").write_text(PAGE.replace(*change))
-    with pytest.raises(SvslError, match=message.replace("{", r"\{")):
+    with pytest.raises(SvslError, match=re.escape(message)):
         make(docs)
 
 
@@ -240,3 +256,109 @@ def test_mistakes_get_one_line(docs: Path) -> None:
     ):
         with pytest.raises(SvslError, match=message):
             results.main(args)
+
+
+# ---- the other kinds of blocks --------------------------------------------------------------------------------------
+
+MORE = """# More
+
+<!-- results: seeds toy ours success_rate episodes -->
+<!-- end of results -->
+
+<!-- results: modes toy -->
+<!-- end of results -->
+
+<!-- results: published toy -->
+<!-- end of results -->
+
+<!-- results: figure toy published -->
+<!-- end of results -->
+
+Ours took <!-- number: toy ours episodes --><!-- / --> episodes, theirs <!-- number: toy theirs episodes --><!-- / -->,
+with <!-- number: toy theirs seeds --><!-- / --> seeds.
+"""
+PUBLISHED = {
+    "metric": "return_mean",
+    "caption": "Read off a figure.",
+    "panels": [{"title": "toys", "arms": ["ours"], "curves": {"Theirs": {"1": -3.0, "MIDDLE": -2.0, "100000": -1.0}}}],
+}
+
+
+def test_without_data_the_page_says_so(docs: Path) -> None:
+    (docs / "toys.md").write_text(PAGE.replace("Words.", "<!-- number: toy ours episodes -->5 thousand<!-- / -->"))
+    assert make(docs) == [docs / "toys.md"]
+    text = (docs / "toys.md").read_text()
+    assert text.count("*Not run yet: `svsl reproduce toy`.*") == 3
+    assert "<!-- number: toy ours episodes -->not run<!-- / -->" in text
+    assert disagreements(docs) == []
+    train(OURS, 0, "runs/ours-0")
+    collect(Path("runs"), "toy", unknown, docs)
+    assert len(disagreements(docs)) == 6, "a table, two figures without link and file, and a number"
+    make(docs)
+    assert "Not run yet: theirs." in (docs / "toys.md").read_text()
+
+
+def test_seeds_modes_published_results_and_numbers(docs: Path) -> None:
+    fill(docs)
+    data = data_of("toy", docs)
+    curve = learning_curve(data.groups[0], "return_mean")
+    assert curve is not None
+    middle = round(curve.episodes.mean())
+    data.published_path.write_text(json.dumps(PUBLISHED).replace("MIDDLE", str(middle)))
+    page, figure = docs / "more.md", docs / "figures" / "results-toy-published.png"
+    page.write_text(MORE)
+    make(docs)
+    assert disagreements(docs) == []
+    text = page.read_text()
+    runs = data.runs(OURS)
+    for run in runs:
+        rate, episodes = (run_numbers(run)[name] for name in ("success_rate", "episodes"))
+        assert rate is not None
+        assert episodes is not None
+        assert f"| {run.config.seed} | 2 | {100 * rate:.4g} | {episodes / 1e3:.4g} | 0.1.0 (abc) |" in text
+    behaviour = stored_behaviour(runs[0])
+    assert behaviour is not None
+    assert text.count("\n| -0.92 |") == 1, "the first of twelve contexts"
+    for kind, count in behaviour.modes[0].items():
+        assert f"{kind} {count}" in text
+    (row,) = (line for line in text.splitlines() if line.startswith("| toys: **svsl, ours** (2) |"))
+    before, at, after = row.split(" | ")[1:]
+    assert (before, after) == ("", " |"), "ours has no value there"
+    shown, half_width = (float(word) for word in at.split(" ± "))
+    assert abs(shown - np.interp(middle, curve.episodes, curve.mean)) < half_width / 2
+    assert "| toys: Theirs | -3 | -2 | -1 |" in text
+    assert f"Ours took <!-- number: toy ours episodes -->{curve.episodes[-1] / 1e3:.4g} ± 0 thousand<!-- / -->" in text
+    assert "<!-- number: toy theirs seeds -->1<!-- / --> seeds" in text
+
+    page.write_text(text.replace(" thousand<", " million<", 1))
+    (wrong,) = disagreements(docs)
+    assert "thousand in the data" in wrong
+    page.write_text(text)
+    data.published_path.write_text(data.published_path.read_text().replace("-3.0", "-4.0"))
+    assert len(disagreements(docs)) == 2, "the table and the figure"
+    assert figure.exists()
+
+
+def test_runs_of_svsl_train_are_collected_however_they_were_tested(docs: Path) -> None:
+    """Also unfinished ones, of which the table says how far they got."""
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
+    command = ["train", "toys:Bimodal", *flags, "--test-contexts", "30", "--quiet", "--no-figures", "--out", "all/a"]
+    assert main(command) == 0
+    half = train(OURS, 1, "all/b", until=1)
+    lines = collect(Path("all"), "toy", unknown, docs)
+    assert [line.split(", ")[:2] for line in lines] == [
+        ["a: collected as ours-seed0", "finished"], ["b: collected as ours-seed1", "unfinished"]
+    ]  # fmt: skip
+    assert [(m.arm.label, m.seed) for m in missing("toy", docs)] == [("ours", 1), ("theirs", 0), ("theirs", 1)]
+    (docs / "toys.md").write_text(MORE.partition("<!-- results: modes")[0])
+    make(docs)
+    share = half.read_metrics()[-1]["episodes"] / half.config.planned_episodes()
+    assert f"unfinished: {share:.0%} of the episodes |" in (docs / "toys.md").read_text()
+    assert "settings changed since" not in (docs / "toys.md").read_text()
+
+
+def test_some_arms_can_be_trained(docs: Path) -> None:
+    assert results.main(["missing", "--start", "toy", "--seeds", "1", "--arms", "theirs", "--docs", "docs"]) == 0
+    assert [(m.arm.label, m.seed) for m in missing("toy", docs)] == [("ours", 0), ("ours", 1), ("theirs", 1)]
+    with pytest.raises(SvslError, match="toy has no arm 'others'; its arms: ours, theirs"):
+        results.main(["missing", "--start", "toy", "--arms", "others", "--docs", "docs"])

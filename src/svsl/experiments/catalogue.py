@@ -1,4 +1,4 @@
-"""The experiments of the paper as data: what is trained, how often, which figures, and what the paper claims."""
+"""The experiments as data: what is trained, how often, which figures, and what the paper claims."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -6,6 +6,7 @@ from typing import Any
 
 from svsl.errors import SvslError
 from svsl.learners.base import shrunk
+from svsl.learners.registry import PRESETS
 from svsl.runs.config import RunConfig, make_config
 
 
@@ -20,6 +21,7 @@ class Arm:
     settings: Mapping[str, Any] = field(default_factory=dict)
     task_options: Mapping[str, object] = field(default_factory=dict)
     series: str = ""  # arms of a sweep, joined in the figure of the front; default the label
+    seeds: int | None = None  # at most so many; default all of the experiment
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,21 @@ def _sweep(name: str, series: str, values: tuple[float, ...], settings: Mapping[
         for value in values
     )
 
+
+def _presets(task: str, seeds: int, *more: Arm, versatile_seeds: int | None = None, **others: Any) -> Experiment:
+    """Returns the experiment of our own presets of a task, by their names, and of some more arms."""
+    names = [name for name in PRESETS[task, "svsl"] if name != "paper"]
+    limits = {name: versatile_seeds for name in names if name.startswith("versatile")}
+    return Experiment(
+        title=f"Our presets of {task}, which go beyond the paper",
+        arms=(*(Arm(name, task, "svsl", name, seeds=limits.get(name)) for name in names), *more),
+        seeds=seeds,
+        claims=(),
+        **{"figures": ("learning", "contexts", "success"), "metrics": (*_METRICS, "components"), **others},
+    )
+
+
+_WITH_BALLS = ("learning", "contexts", "success", "balls", "modes")
 
 # the paper's only price of variety is alpha; the rest of the preset is the same in both sweeps
 _ONE_PRICE = {"gamma": None, "distinguish_by": "parameters"}
@@ -196,6 +213,23 @@ EXPERIMENTS: dict[str, Experiment] = {
         metrics=("return_mean", "success_rate", "episodes"),
         panels="reward",
     ),
+    "presets-planar-reacher": _presets("planar-reacher", 5, shrink_iterations=False),
+    "presets-beer-pong": _presets(
+        "beer-pong",
+        10,
+        Arm("ten-components", "beer-pong", "svsl", "paper", {"components": 10, "buffer": 512, "reject_outside": True}),
+        versatile_seeds=3,
+        figures=_WITH_BALLS,
+    ),
+    "presets-table-tennis": _presets("table-tennis", 3, figures=_WITH_BALLS),
+    "presets-box-pushing": _presets(
+        "box-pushing",
+        3,
+        Arm("efficient-random-sparse", "box-pushing", "svsl", "efficient-random", {}, {"reward": "temporal-sparse"}),
+        metrics=(*_METRICS, "components", "distance", "angle"),
+        panels="reward",
+    ),
+    "presets-hopper-jump": _presets("hopper-jump", 3, metrics=(*_METRICS, "components", "height", "distance")),
 }
 
 
@@ -217,7 +251,8 @@ def plan(experiment: Experiment, seeds: int, scale: float) -> dict[Arm, list[Run
     if experiment.equal_budgets:
         budget = next(config for arm, config in configs.items() if arm.learner == "svsl").planned_episodes()
         configs = {arm: replace(c, settings=c.settings.with_budget(budget)) for arm, c in configs.items()}
-    return {arm: [replace(config, seed=seed) for seed in range(seeds)] for arm, config in configs.items()}
+    counts = {arm: min(seeds, arm.seeds or seeds) for arm in configs}
+    return {arm: [replace(config, seed=seed) for seed in range(counts[arm])] for arm, config in configs.items()}
 
 
 def arm_config(arm: Arm, scale: float = 1.0, shrink_iterations: bool = True) -> RunConfig:

@@ -181,15 +181,15 @@ figcaption, .small { font-size: 13px; color: #555 } .failed { color: #a02020 } c
 
 def _page(reproduction: Reproduction, groups: Sequence[Group], table: Table, figures: Figures, command: str) -> str:
     experiment = reproduction.experiment
-    size = "the paper's size" if reproduction.scale == 1 else f"at {reproduction.scale:g} of the paper's size"
+    size = "at full size" if reproduction.scale == 1 else f"at {reproduction.scale:g} of the full size"
     hint = " A small scale shows that everything works, not how well." if reproduction.scale < 1 else ""
     failed = [job for job in reproduction.jobs if job.state == "failed"]
     body = [
         f"<h1>{html.escape(experiment.title)}</h1>",
         f"<p>{reproduction.seeds} seeds of each method, {size}.{hint}</p>",
         *(f"<p class=failed>{html.escape(f'{j.run.folder.name} failed: {j.message}')}</p>" for j in failed),
-        "<h2>The paper's claims and the results here</h2>",
-        _html_table(_claims(reproduction, groups, table), raw=True),
+        "<h2>The paper's claims and the results here</h2>" if experiment.claims else "",
+        _html_table(_claims(reproduction, groups, table), raw=True) if experiment.claims else "",
         "<h2>Figures</h2>" if figures else "",
         *(
             f'<figure><img src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}" '
