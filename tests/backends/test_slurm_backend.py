@@ -1,7 +1,7 @@
 """Slurm through submitit: the same results as on one machine, also when a job is killed or put back into the queue.
 
-The jobs run in submitit's local executor, which handles a job and its signals as on a cluster. What is asked of Slurm
-itself is seen by stand-ins of its commands.
+The jobs run in submitit's local executor, which handles a job and its signals as on a cluster, and on a real Slurm of
+one node where it is installed. What is asked of Slurm is also seen by stand-ins of its commands.
 """
 
 import json
@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 
 pytest.importorskip("submitit")
 
+from slurm_cluster import INSTALLED, running_slurm
 from svsl import SvslError
 from svsl.backends import slurm
 from svsl.backends.base import Ending, Program, SlurmJobs
@@ -55,6 +56,22 @@ class Slow(Unimodal):
 HERE = {"cluster": "local"}
 
 
+@pytest.fixture
+def real_slurm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if not INSTALLED:
+        pytest.skip("Slurm is not installed (Debian's slurm-wlm and munge)")
+    monkeypatch.setattr(slurm, "_QUEUE_S", 0.5)
+    with running_slurm() as config:
+        monkeypatch.setenv("SLURM_CONF", str(config))
+        yield
+
+
+def queue(*states: str) -> list[str]:
+    """The jobs in real Slurm's queue."""
+    command = ["squeue", "--noheader", "--array", "--format=%i", f"--states={','.join(states) or 'all'}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
 def parent(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
@@ -71,10 +88,31 @@ def kill(workers: list[int]) -> None:
         os.kill(process, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("end_job", "per_job", "restarts"), [(interrupt, 1, 0), (kill, 2, 1)])
+def interrupt_on_slurm(workers: list[int]) -> None:
+    """What Slurm itself does before the time limit."""
+    subprocess.run(["scancel", "--signal=USR2", *queue("RUNNING")], check=True)
+
+
+def preempt(workers: list[int]) -> None:
+    """Slurm ends jobs without a signal that submitit knows, and puts them back into the queue."""
+    subprocess.run(["scontrol", "requeue", ",".join(queue("RUNNING"))], check=True)
+
+
+@pytest.mark.parametrize(
+    ("where", "end_job", "per_job", "restarts"),
+    [
+        ("local", interrupt, 1, 0),
+        ("local", kill, 2, 1),
+        ("slurm", interrupt_on_slurm, 1, 0),
+        ("slurm", preempt, 1, 0),
+        ("slurm", kill, 2, 1),
+    ],
+)
 def test_a_job_that_is_ended_in_the_middle_continues_to_the_same_libraries(
-    end_job: Callable[[list[int]], None], per_job: int, restarts: int
+    where: str, end_job: Callable[[list[int]], None], per_job: int, restarts: int, request: pytest.FixtureRequest
 ) -> None:
+    if where == "slurm":
+        request.getfixturevalue("real_slurm")
     Path("slow_task.py").write_text(SLOW_TASK)
     reproduction, ended = Reproduction("slurm", EXPERIMENT, Path("out"), 2, 1.0, checkpoint_s=0.1), list[float]()
 
@@ -84,9 +122,12 @@ def test_a_job_that_is_ended_in_the_middle_continues_to_the_same_libraries(
             assert len(workers) == 2
             ended.extend(job.work for job in jobs)
             end_job(workers)
+        elif ended and where == "slurm":
+            for job in queue("PENDING"):  # Slurm lets requeued jobs wait for two minutes
+                subprocess.run(["scontrol", "update", f"JobId={job}", "StartTime=now"], check=False)
 
     with reproduction.open():
-        run_jobs(reproduction, "slurm", SlurmJobs(per_job, HERE), None, show, lambda: False)
+        run_jobs(reproduction, "slurm", SlurmJobs(per_job, HERE if where == "local" else {}), None, show, lambda: False)
     assert ended, "both runs were at work"
     assert max(ended) < 1
     assert [(job.state, job.message) for job in reproduction.jobs] == [("finished", ""), ("finished", "")]
@@ -156,8 +197,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     scripts = {
         "sbatch": "cat $1 >> submitted; echo Submitted batch job 7",
-        "squeue": "cat queue 2>/dev/null",
-        "sacct": "echo 'JobID|State|NodeList'; for i in 0 1 2; do echo \"7_$i|$(cat queue)|node\"; done",
+        "squeue": "test ! -s queue || for i in 7 7_0 7_1 7_2; do echo $i $(cat queue); done",
         "srun": "true",
     }
     for name, script in scripts.items():
@@ -192,7 +232,11 @@ def test_what_slurm_is_asked_for_and_what_its_answers_mean(commands: Path) -> No
     again.request_stop()
     assert again.wait() == [(handle, Ending("detached", "Slurm")) for handle in handles if handle != handles[3]]
 
-    for state, ending in (("CANCELLED by 0", Ending("stopped")), ("NODE_FAIL", Ending("killed", "Slurm (NODE_FAIL)"))):
+    for state, ending in (
+        ("CANCELLED", Ending("stopped")),
+        ("NODE_FAIL", Ending("killed", "Slurm (NODE_FAIL)")),
+        ("", Ending("killed", "Slurm (forgotten)")),
+    ):
         Path("queue").write_text("RUNNING")
         backend = slurm.SlurmBackend(Path(), SlurmJobs())
         handle = backend.start(programs[4])
@@ -240,6 +284,9 @@ def test_mistakes_are_one_line(
         error = capsys.readouterr().err
         assert error.startswith(f"svsl: {message}"), error
         assert error.count("\n") == 1, error
+    (commands / "squeue").write_text("#!/bin/sh\necho 'squeue: error: timed out' >&2; exit 1\n")
+    assert main(slurm_flags) == 2
+    assert capsys.readouterr().err == "svsl: Slurm does not answer: squeue: error: timed out\n"
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SvslError, match="sbatch not found: run this where jobs are submitted"):
         slurm.SlurmBackend(Path())

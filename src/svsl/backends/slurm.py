@@ -6,6 +6,7 @@ learns of them are small JSON files, never pickles.
 """
 
 import contextlib
+import getpass
 import io
 import json
 import logging
@@ -33,6 +34,11 @@ except ImportError:
 TIME_LIMIT_MIN = 240  # of a job, by default; a job that reaches its limit continues in the queue
 _REQUEUES = 1000
 _POLL_S = 1.0
+_QUEUE_S = 10.0  # from one look at Slurm's queue to the next
+_OVER = {
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT",
+    "forgotten",
+}  # fmt: skip
 _GRACE_S = 120.0  # in which Slurm ends a job after it has asked its programs to stop
 _JOIN_S = 60.0  # for programs to save their state; submitit's signal comes 90 s before the job is ended
 _MANY = 10_000  # programs that may be in the queue at once
@@ -90,7 +96,9 @@ class SlurmBackend:
         self._record_path = self._folder / "jobs.json"
         self._record = _read(self._record_path)  # by the log of a program: its job, and the file of its ending
         self._new: list[Program] = []
-        self._running: dict[str, tuple[Any, Path]] = {}  # by the log of a program
+        self._running: dict[str, tuple[str, Path]] = {}  # by the log of a program: its job, and the file of its ending
+        self._here: dict[str, Any] = {}  # jobs of submitit's local executor
+        self._states, self._states_due = self._read_states(), 0.0  # by job
         self._leaving = False
 
     def cores(self) -> Sequence[int]:
@@ -101,8 +109,8 @@ class SlurmBackend:
         """Queues a program for submission, or follows the job in which it already is."""
         key = str(program.log)
         known = self._record.get(key)
-        if known is not None and self._in_queue(known["job"]) and not Path(known["ending"]).exists():
-            self._running[key] = self._job(known["job"]), Path(known["ending"])
+        if known is not None and not self._over(known["job"]) and not Path(known["ending"]).exists():
+            self._running[key] = known["job"], Path(known["ending"])
         else:
             self._new.append(program)
         return key
@@ -158,34 +166,47 @@ class SlurmBackend:
             reason = (str(error).strip().splitlines() or ["no reason given"])[-1]
             raise SvslError(f"Slurm rejects the jobs ({reason}); see --slurm-option") from None
         self._new.clear()
+        if self._cluster != "slurm":
+            self._here.update((job.job_id, job) for job in jobs)
         for pack, job in zip(packs, jobs, strict=True):
             for program, ending in zip(pack.programs, pack.endings, strict=True):
                 key = str(program.log)
-                self._running[key] = job, ending
+                self._running[key] = job.job_id, ending
+                self._states[job.job_id] = "SUBMITTED"
                 self._record[key] = {"job": job.job_id, "ending": str(ending)}
         write_bytes(self._record_path, json.dumps(self._record, indent=2).encode())
 
     def _ended(self) -> list[tuple[str, Ending]]:
+        if time.monotonic() > self._states_due:
+            with contextlib.suppress(SvslError):  # Slurm is busy: what was known still holds
+                self._states = self._read_states()
+            self._states_due = time.monotonic() + _QUEUE_S
         ended = []
         for key, (job, path) in self._running.items():
-            over = job.done()  # before the look at the file, which is written before the job is over
+            over = self._over(job)  # before the look at the file, which is written before the job is over
             ending = _read(path)
             if ending:
                 ended.append((key, Ending(ending["state"], ending["reason"])))
             elif over:
-                state = str(job.state).partition(" ")[0]
-                ended.append((key, Ending("stopped") if state == "CANCELLED" else Ending("killed", f"Slurm ({state})")))
+                ended.append((key, Ending("stopped") if over == "CANCELLED" else Ending("killed", f"Slurm ({over})")))
         return ended
 
-    def _job(self, job_id: str) -> Any:
-        return submitit.SlurmJob(self._folder, job_id)
+    def _over(self, job: str) -> str | None:
+        """Returns the last state of a job that is over; Slurm forgets it some minutes later."""
+        if job in self._here:
+            return str(self._here[job].state) if self._here[job].done() else None
+        state = self._states.get(job, "forgotten")
+        return state if state in _OVER else None
 
-    def _in_queue(self, job_id: str) -> bool:
-        """Whether Slurm still has a job of an earlier process."""
+    def _read_states(self) -> dict[str, str]:
+        """Returns the states of this user's jobs; not by `sacct`, which needs a cluster with accounting."""
         if self._cluster != "slurm":
-            return False
-        command = ["squeue", "--noheader", "--jobs", job_id, "--format", "%T"]
-        return bool(subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip())
+            return {}
+        command = ["squeue", "--noheader", "--array", "--states=all", f"--user={getpass.getuser()}", "--format=%i %T"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SvslError(f"Slurm does not answer: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+        return dict(line.split() for line in done.stdout.splitlines())
 
 
 def _read(path: Path) -> dict[str, Any]:
