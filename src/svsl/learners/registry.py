@@ -83,6 +83,11 @@ _EFFICIENT_BEER_PONG = replace(
     _BEER_PONG, components=3, iterations=1200, finetune_every=100, beta_weight=None, buffer=512, reject_outside=True,
     from_scratch=1, warm_start_iterations=300, start_tests=20, closing_iterations=150,
 )  # fmt: skip
+# all from scratch, since copies resemble their neighbours, and told apart by the path of the ball
+_VERSATILE_BEER_PONG = replace(
+    _EFFICIENT_BEER_PONG, components=15, iterations=700, finetune_every=70, gamma=0.35, distinguish_by="behaviour",
+    from_scratch=None, start_tests=0,
+)  # fmt: skip
 # plain distances are steep near the target: components need more entropy to stay wide
 _EFFICIENT_TABLE_TENNIS = replace(
     _TABLE_TENNIS, beta=0.5, expert_batch=26, buffer=1134, reject_outside=True, delete_factor=1.5,
@@ -126,6 +131,7 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     ("beer-pong", "svsl"): {
         "paper": Preset(_BEER_PONG),
         "efficient": Preset(_EFFICIENT_BEER_PONG),
+        "versatile": Preset(_VERSATILE_BEER_PONG),
     },
     ("table-tennis", "svsl"): {
         "paper": Preset(_TABLE_TENNIS),
