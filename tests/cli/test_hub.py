@@ -159,9 +159,9 @@ def test_a_cached_library_needs_no_network(
             before = SkillLibrary.from_pretrained("me/arm", commit).metadata
             environment(patch, **variables)
             asked = len(hub.requests)
-            assert SkillLibrary.from_pretrained("me/arm", commit).metadata == before
-            error = one_line(capsys, "eval", "hf:me/other")
+            error = one_line(capsys, "eval", "hf:me/other")  # the first call after the import, which sets up logging
             assert "cannot be reached; check the network and HF_HUB_OFFLINE; no copy is in the cache either" in error
+            assert SkillLibrary.from_pretrained("me/arm", commit).metadata == before
             error = one_line(capsys, "push", "arm.safetensors", "me/arm", *FEW)
             assert error.startswith("svsl: hf:me/arm: ")
             assert "cannot be reached; check the network and HF_HUB_OFFLINE" in error

@@ -1,7 +1,6 @@
 """Libraries on the Hugging Face Hub, as `hf:user/name` or `hf:user/name@revision`; needs the extra `hub` when used."""
 
 import contextlib
-import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,12 +81,12 @@ def _huggingface_hub() -> ModuleType:
 def _one_line_errors(name: str, revision: str | None = None) -> Iterator[None]:
     """Turns the errors of huggingface_hub and of the network into one line each, with a way to fix them."""
     from huggingface_hub import constants, errors
+    from huggingface_hub.utils import logging
 
     where, hub = f"{PREFIX}{name}" + (f"@{revision}" if revision else ""), constants.ENDPOINT
     unreachable = f"{where}: {hub} cannot be reached; check the network and HF_HUB_OFFLINE"
-    logger = logging.getLogger("huggingface_hub")
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # it would log each attempt to connect
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # it would log each attempt to connect
     try:
         yield
     except errors.GatedRepoError:
@@ -117,4 +116,4 @@ def _one_line_errors(name: str, revision: str | None = None) -> Iterator[None]:
             cause = cause.__cause__
         raise SvslError(f"{unreachable} ({type(cause).__name__}: {cause})") from None
     finally:
-        logger.setLevel(level)
+        logging.set_verbosity(verbosity)
