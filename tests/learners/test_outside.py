@@ -166,7 +166,8 @@ def test_a_warm_start_is_the_best_of_the_stored_episodes_nearest_to_the_failure(
     while learner.stage != "start":
         advance(learner, task)
     target, buffer = np.array([0.9, 2.5]), learner.expert_buffer
-    contexts, experts = start_at_episode(learner._current, buffer, learner.space, stream(0), target)
+    known = learner._current, buffer, learner.config, learner._likelihood
+    contexts, experts = start_at_episode(*known, learner.space, stream(0), target)
     nearest = np.argsort((((buffer.contexts[0] - target) / [2.0, 3.0]) ** 2).sum(axis=1))[:10]
     best = nearest[buffer.returns[0, nearest].argmax()]
     assert_array_equal(contexts.bias[0], buffer.contexts[0, best])

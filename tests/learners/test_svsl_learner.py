@@ -161,6 +161,56 @@ def test_a_warm_start_is_at_a_good_episode_near_sparsely_covered_contexts() -> N
     np.testing.assert_allclose(new.experts.cov[0], mixture.experts.cov[owner] + 0.01 * task.initial_cov, rtol=1e-9)
 
 
+def test_a_warm_start_by_behaviour_is_where_the_library_does_something_good_that_it_rarely_does() -> None:
+    """Against the objective's gain, written out episode by episode, on buffers filled by hand."""
+    task = Unimodal()
+    config = replace(TINY, from_scratch=2, gamma=0.4, distinguish_by="behaviour")
+    learner = SVSL(config, space_of(task), stream(0))
+    while not (len(learner._current) == 2 and learner.stage == "expert"):
+        advance(learner, task)
+    rng, buffer, mixture = stream(7), learner.expert_buffer, learner._current
+    buffer.contexts[:] = rng.uniform(task.context_low, task.context_high, buffer.contexts.shape)
+    buffer.parameters[:], buffer.returns[:] = rng.random(buffer.parameters.shape), rng.random(buffer.returns.shape)
+    # component 0 does 0 and component 1 does 3, but some of component 1's episodes do something of their own
+    behaviours = rng.normal(0.0, 0.3, (*buffer.returns.shape, 2)) + np.array([0.0, 3.0])[:, None, None]
+    behaviours[1, ::5] -= 6.0
+    buffer.behaviours = behaviours
+    buffer.filled[1] = buffer.size - 5
+    buffer.returns[1, -5:] = 99.0  # empty slots are not episodes
+    learner._behaviour_models = {}
+    target, width = 0.5 * (task.context_low + task.context_high), task.context_high - task.context_low
+
+    def gain(owner: int, slot: int) -> float:
+        context, behaviour = buffer.contexts[owner, slot], behaviours[owner, slot]
+        of_contexts = np.exp(mixture.log_context_joint(context[None])[0])
+        likelihood = np.empty(2)
+        for k in range(2):
+            rows = slice(0, buffer.filled[k])
+            inputs = np.column_stack([buffer.contexts[k, rows], np.ones(buffer.filled[k])])
+            weights, *_ = np.linalg.lstsq(inputs, behaviours[k, rows], rcond=None)
+            variance = ((behaviours[k, rows] - inputs @ weights) ** 2).mean() + 1 / 8
+            off = ((behaviour - np.append(context, 1.0) @ weights) ** 2).mean()
+            likelihood[k] = np.exp(-off / (2 * variance)) / np.sqrt(variance)
+        p_context = of_contexts.sum()
+        p_behaviour = (of_contexts * likelihood).sum() / p_context
+        return float(buffer.returns[owner, slot] - 0.4 * np.log(p_behaviour) - config.beta * np.log(p_context))
+
+    candidates = []
+    for k in range(2):
+        filled = range(int(buffer.filled[k]))
+        near = sorted(filled, key=lambda i: float((((buffer.contexts[k, i] - target) / width) ** 2).sum()))
+        candidates += [(k, i) for i in near[:10]]
+    owner, slot = max(candidates, key=lambda place: gain(*place))
+    assert owner == 1
+    assert slot % 5 == 0
+
+    learner.component = 3
+    learner._add_component(target)
+    new = learner._current.select(np.array([2]))
+    np.testing.assert_array_equal(new.contexts.bias[0], buffer.contexts[owner, slot])
+    np.testing.assert_array_equal(new.experts.gain[0], mixture.experts.gain[owner])
+
+
 def test_weights_are_uniform_until_the_end_and_then_prefer_better_components() -> None:
     task = Unimodal()
     config = SVSLConfig(components=2, iterations=40, alpha=1e-3, kl_expert=0.05, weight_iterations=50, min_weight=0)

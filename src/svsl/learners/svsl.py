@@ -235,7 +235,8 @@ class SVSL:
 
     def _add_component(self, target: Array | None = None) -> None:
         if self.schedule.warm_starts(self.component):
-            contexts, experts = start_at_episode(self._current, self.expert_buffer, self.space, self.rng, target)
+            known = self._current, self.expert_buffer, self.config, self._likelihood
+            contexts, experts = start_at_episode(*known, self.space, self.rng, target)
         else:
             contexts, experts = start_at_random(self.config, self.space, self.rng, target)
         if self._mixture is not None:

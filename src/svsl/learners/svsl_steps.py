@@ -19,7 +19,7 @@ from svsl.model.mixture import Mixture, logsumexp
 
 _CONTEXT_STD_LIMITS = (5e-5, 3.0)  # in units of the context scale
 _CANDIDATES = 3  # random contexts; a warm start is near the least covered one
-_NEIGHBOURS = 10  # stored episodes nearest to that context; the best one is taken
+_NEIGHBOURS = 10  # stored episodes nearest to that context, or of each component; the best one is taken
 _WARM_START_STD = 0.1  # search width of a warm-started expert, relative to the task's initial std
 
 Start = tuple[LinearGaussian, LinearGaussian]  # context distribution and expert, one component each
@@ -49,11 +49,18 @@ def start_at_random(
 
 
 def start_at_episode(
-    mixture: Mixture, buffer: ReplayBuffer, space: SearchSpace, rng: np.random.Generator, target: Array | None = None
+    mixture: Mixture,
+    buffer: ReplayBuffer,
+    config: SVSLConfig,
+    likelihood: Likelihood,
+    space: SearchSpace,
+    rng: np.random.Generator,
+    target: Array | None = None,
 ) -> Start:
     """Returns a component centred on the best stored episode near a context, by default a sparsely covered one.
 
-    Its shape is that of the episode's own component, with a wider search.
+    If behaviours are stored, the best is the one that a new component would gain most from, of any component's nearest.
+    The shape is that of the episode's own component, with a wider search.
     """
     width = space.context_high - space.context_low
     if target is None:
@@ -61,14 +68,44 @@ def start_at_episode(
         target = candidates[logsumexp(mixture.log_context_joint(candidates)).argmin()]
     distance = (((buffer.contexts - target) / width) ** 2).sum(axis=2)
     distance[np.arange(buffer.size) >= buffer.filled[:, None]] = np.inf
-    nearest = np.argsort(distance, axis=None)[:_NEIGHBOURS]
-    owner, slot = np.unravel_index(nearest[buffer.returns.ravel()[nearest].argmax()], distance.shape)
+    if buffer.behaviours is None:
+        owners, slots = np.unravel_index(np.argsort(distance, axis=None)[:_NEIGHBOURS], distance.shape)
+        values = buffer.returns[owners, slots]
+    else:
+        nearest = np.argsort(distance, axis=1)[:, :_NEIGHBOURS]
+        owners, slots = np.repeat(np.arange(len(nearest)), nearest.shape[1]), nearest.ravel()
+        values = _gains(mixture, buffer, owners, slots, config, likelihood)
+        values[np.isinf(distance[owners, slots])] = -np.inf
+    best = values.argmax()
+    owner, slot = owners[best], slots[best]
     context, parameters = buffer.contexts[owner, slot], buffer.parameters[owner, slot]
     old = mixture.select(np.array([owner]))
     contexts = LinearGaussian.unconditional(context[None], old.contexts.chol)
     bias = parameters - old.experts.gain[0] @ context
     cov = old.experts.cov + _WARM_START_STD**2 * space.initial_cov
     return contexts, LinearGaussian.build(old.experts.gain, bias[None], np.linalg.cholesky(cov))
+
+
+def _gains(
+    mixture: Mixture,
+    buffer: ReplayBuffer,
+    owners: IntArray,
+    slots: IntArray,
+    config: SVSLConfig,
+    likelihood: Likelihood,
+) -> Array:
+    """Returns `R - gamma log p(b|c) - beta log p(c)` of stored episodes: what a new component would gain from them.
+
+    It is much where the library rarely does what they did, or has few components at all.
+    """
+    assert buffer.behaviours is not None
+    contexts = buffer.contexts[owners, slots]
+    context_joint = mixture.log_context_joint(contexts)
+    density = logsumexp(context_joint)
+    known = likelihood(contexts, buffer.parameters[owners, slots], buffer.behaviours[owners, slots])
+    rarity = density - logsumexp(context_joint + known)
+    gains: Array = buffer.returns[owners, slots] + config.distinction_price * rarity - config.beta * density
+    return gains
 
 
 def context_step(
