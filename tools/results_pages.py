@@ -11,7 +11,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from results_data import Data, data_of
-from results_tables import TABLES, number
+from results_tables import TABLES, number, shipped, shipped_number
 from svsl.errors import SvslError
 from svsl.experiments.report import FIGURES
 from svsl.model.files import write_bytes
@@ -22,21 +22,24 @@ _START, _END = re.compile(r"^<!-- results:", re.MULTILINE), "<!-- end of results
 _NUMBER = re.compile(r"<!-- number: ([^\n]+?) -->(.*?)<!-- / -->")
 _FORMS = (
     "expected table EXPERIMENT METRIC ..., seeds EXPERIMENT ARM METRIC ..., modes EXPERIMENT, published EXPERIMENT, "
+    "shipped METRIC ..., "
     f"or figure EXPERIMENT {{{','.join(FROM_NUMBERS)},published}}"
 )
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of a page, made from the data of an experiment."""
+    """A block of a page, made from the data of an experiment or from the shipped libraries."""
 
     words: tuple[str, ...]  # kind, experiment, and what of it
-    data: Data
+    data: Data | None  # None for the shipped libraries
 
     @property
     def text(self) -> str:
         """What stands between its two comments."""
         kind, name, *rest = self.words
+        if self.data is None:
+            return f"\n{shipped(self.words[1:])}\n\n"
         if not self.data.groups:
             return f"\n*Not run yet: `svsl reproduce {name}`.*\n\n"
         content = self._link() if self.figure else TABLES[kind](self.data, rest)
@@ -49,12 +52,14 @@ class Block:
 
     def path(self, docs: Path) -> Path | None:
         """Returns the file of its figure; None for a table, or without data."""
-        shown = self.figure is not None and self.data.groups
-        return docs / "figures" / f"results-{self.data.name}-{self.figure}.png" if shown else None
+        if self.data is None or self.figure is None or not self.data.groups:
+            return None
+        return docs / "figures" / f"results-{self.data.name}-{self.figure}.png"
 
     @property
     def digest(self) -> str:
         """Hash of the numbers it shows."""
+        assert self.data is not None
         total = hashlib.sha256(" ".join(self.words).encode())
         if self.figure == "published":
             total.update(self.data.published_path.read_bytes())
@@ -66,6 +71,7 @@ class Block:
 
     def draw(self, path: Path) -> None:
         """Draws its figure; the file holds the digest."""
+        assert self.data is not None
         assert self.figure is not None
         if self.data.published is not None and self.figure == "published":
             self.data.published.draw(self.data.groups, path)
@@ -78,9 +84,11 @@ class Block:
         write_bytes(path, buffer.getvalue())
 
     def _link(self) -> str:
-        path, published = self.path(Path()), self.data.published
+        path = self.path(Path())
+        assert self.data is not None
         assert self.figure is not None
         assert path is not None
+        published = self.data.published
         caption = published.caption if published and self.figure == "published" else FIGURES[self.figure][1]
         return f"![{caption}](figures/{path.name})"
 
@@ -88,6 +96,8 @@ class Block:
 def read_block(words: Sequence[str], docs: Path, page: str) -> Block:
     """Returns the block with these words, or explains what is wrong with them."""
     kind, name, *rest = [*words, "", ""]
+    if kind == "shipped" and len(words) > 1:
+        return Block(tuple(words), None)
     least = {"table": 3, "seeds": 4, "modes": 2, "published": 2, "figure": 3}.get(kind, len(words) + 1)
     data = data_of(name, docs) if len(words) >= least else None
     figures = (*FROM_NUMBERS, *(["published"] if data and data.published else []))
@@ -116,8 +126,10 @@ def replace_numbers(page: str, text: str, docs: Path) -> str:
     def new(found: re.Match[str]) -> str:
         words = found[1].split()
         if len(words) != 3:
-            raise SvslError(f"{page}: number: {found[1]}: expected EXPERIMENT ARM METRIC")
-        return f"<!-- number: {found[1]} -->{number(data_of(words[0], docs), *words[1:])}<!-- / -->"
+            raise SvslError(f"{page}: number: {found[1]}: expected EXPERIMENT ARM METRIC or shipped TASK METRIC")
+        name, *rest = words
+        value = shipped_number(*rest) if name == "shipped" else number(data_of(name, docs), *rest)
+        return f"<!-- number: {found[1]} -->{value}<!-- / -->"
 
     return _NUMBER.sub(new, text)
 

@@ -1,13 +1,16 @@
 """The tables of the pages as Markdown, and single numbers in their text."""
 
+import json
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from results_data import UNKNOWN, Data, changes
 from svsl.errors import SvslError
 from svsl.experiments.behaviour import DRAWS, all_numbers
 from svsl.experiments.catalogue import plan
 from svsl.experiments.report import modes_table
+from svsl.model.shipped import load_pretrained, pretrained_names
 from svsl.runs.comparison import Group, Summary, summarise, summary_table
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
@@ -52,7 +55,8 @@ def cell(metric: str, summary: Summary) -> str:
         return "n/a"
     mean, width = unit * summary.mean, unit * summary.half_width
     if not width > 0:  # NaN for one seed, 0 if all seeds agree
-        return f"{mean:.4g}" + ("" if math.isnan(width) else " ± 0")
+        shown = f"{mean:.1f}" if metric in _PERCENT else f"{mean:.0f}" if abs(mean) >= 1000 else f"{mean:.3g}"
+        return shown + ("" if math.isnan(width) else " ± 0")
     digits = max(0, -math.floor(math.log10(width / 2)))
     return f"{mean:.{digits}f} ± {width:.{digits}f}"
 
@@ -114,8 +118,43 @@ def number(data: Data, label: str, metric: str) -> str:
     values = [all_numbers(run).get(metric) for run in runs]
     if not any(value is not None for value in values):
         return "not run"
-    unit = " %" if metric in _PERCENT else " thousand" if metric in _THOUSANDS else ""
-    return cell(metric, summarise(values)) + unit
+    return cell(metric, summarise(values)) + _unit(metric)
+
+
+def shipped(metrics: Sequence[str]) -> str:
+    """Returns the evaluations of the shipped libraries, one row each, as they are in their files."""
+    rows = [["", "components", "episodes [thousand]", *map(heading, metrics)]]
+    for name in pretrained_names():
+        found = _shipped(name)
+        ends = found.get("intervals", {})  # a library of an older version has none
+        cells = [_show(metric, found.get(metric)) + _interval(metric, ends.get(metric)) for metric in metrics]
+        rows.append([name, str(found["components"]), f"{found['episodes_simulated'] / 1e3:.0f}", *cells])
+    return _markdown(rows) + "\n\nIn brackets: 95 % bootstrap intervals over contexts, for the same library."
+
+
+def shipped_number(name: str, metric: str) -> str:
+    """Returns one number of a shipped library, with its unit."""
+    found = _shipped(name)
+    if metric not in found:
+        raise SvslError(f"number: the library of {name} has no {metric}")
+    return _show(metric, found[metric]) + _unit(metric)
+
+
+def _shipped(name: str) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads(load_pretrained(name).metadata["results"])
+    return results
+
+
+def _show(metric: str, value: float | None) -> str:
+    return cell(metric, summarise([value]))
+
+
+def _interval(metric: str, ends: Sequence[float] | None) -> str:
+    return "" if ends is None else f" [{', '.join(_show(metric, end) for end in ends)}]"
+
+
+def _unit(metric: str) -> str:
+    return " %" if metric in _PERCENT else " thousand" if metric in _THOUSANDS else ""
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:

@@ -16,7 +16,7 @@ from pages import ROOT
 from results_data import collect, data_of, describe_missing, missing
 from results_pages import disagreements, make
 from results_tables import SENTENCE
-from svsl import SvslError
+from svsl import SvslError, load_pretrained
 from svsl.cli import main
 from svsl.experiments.behaviour import stored_behaviour
 from svsl.experiments.catalogue import EXPERIMENTS, Arm, Experiment, arm_config
@@ -137,6 +137,8 @@ def test_pages_follow_the_data_and_nothing_else_passes(docs: Path) -> None:
         (("figure toy learning", "seeds toy others episodes"), "toy has no arm others"),
         (("Words.", "<!-- number: toy others episodes --><!-- / -->"), "toy has no arm others"),
         (("Words.", "<!-- number: toy ours --><!-- / -->"), "expected EXPERIMENT ARM METRIC"),
+        (("Words.", "<!-- number: shipped golf ways --><!-- / -->"), "no library is shipped for 'golf'"),
+        (("Words.", "<!-- number: shipped beer-pong speed --><!-- / -->"), "the library of beer-pong has no speed"),
         (("figure toy learning", "figure golf learning"), "unknown experiment 'golf'"),
         (("<!-- end of results -->\n\nWords.", "Words."), "every results block must end with"),
     ],
@@ -315,7 +317,7 @@ def test_seeds_modes_published_results_and_numbers(docs: Path) -> None:
         rate, episodes = (run_numbers(run)[name] for name in ("success_rate", "episodes"))
         assert rate is not None
         assert episodes is not None
-        assert f"| {run.config.seed} | 2 | {100 * rate:.4g} | {episodes / 1e3:.4g} | 0.1.0 (abc) |" in text
+        assert f"| {run.config.seed} | 2 | {100 * rate:.1f} | {episodes / 1e3:.3g} | 0.1.0 (abc) |" in text
     behaviour = stored_behaviour(runs[0])
     assert behaviour is not None
     assert text.count("\n| -0.92 |") == 1, "the first of twelve contexts"
@@ -327,7 +329,7 @@ def test_seeds_modes_published_results_and_numbers(docs: Path) -> None:
     shown, half_width = (float(word) for word in at.split(" ± "))
     assert abs(shown - np.interp(middle, curve.episodes, curve.mean)) < half_width / 2
     assert "| toys: Theirs | -3 | -2 | -1 |" in text
-    assert f"Ours took <!-- number: toy ours episodes -->{curve.episodes[-1] / 1e3:.4g} ± 0 thousand<!-- / -->" in text
+    assert f"Ours took <!-- number: toy ours episodes -->{curve.episodes[-1] / 1e3:.3g} ± 0 thousand<!-- / -->" in text
     assert "<!-- number: toy theirs seeds -->1<!-- / --> seeds" in text
 
     page.write_text(text.replace(" thousand<", " million<", 1))
@@ -337,6 +339,21 @@ def test_seeds_modes_published_results_and_numbers(docs: Path) -> None:
     data.published_path.write_text(data.published_path.read_text().replace("-3.0", "-4.0"))
     assert len(disagreements(docs)) == 2, "the table and the figure"
     assert figure.exists()
+
+
+def test_shipped_libraries_are_shown_as_their_files_say(docs: Path) -> None:
+    text = """<!-- results: shipped success_rate ways -->
+<!-- end of results -->
+It succeeds in <!-- number: shipped beer-pong success_rate --><!-- / -->.
+"""
+    (docs / "toys.md").write_text(text)
+    make(docs)
+    text = (docs / "toys.md").read_text()
+    found = json.loads(load_pretrained("beer-pong").metadata["results"])
+    low, high = found["intervals"]["success_rate"]
+    assert f"| {100 * found['success_rate']:.1f} [{100 * low:.1f}, {100 * high:.1f}] | {found['ways']:.3g} [" in text
+    assert f"-->{100 * found['success_rate']:.1f} %<!-- / -->." in text
+    assert disagreements(docs) == []
 
 
 def test_runs_of_svsl_train_are_collected_however_they_were_tested(docs: Path) -> None:
