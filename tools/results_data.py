@@ -115,6 +115,8 @@ def _copy(run: Run, target: Path, commit: str | None) -> str:
         (behaviour, run.behaviour_path, copy.behaviour_path),
     ):
         path.unlink(missing_ok=True)
+        if known is not None and not source.exists():
+            raise SvslError(f"{run.folder} cannot be written, and its evaluation belongs there; collect a copy of it")
         if known is not None:
             write_bytes(path, source.read_bytes())
     write_bytes(copy.record_path, record.to_json().encode())
