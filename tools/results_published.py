@@ -64,7 +64,8 @@ class Published:
                 curve = learning_curve(group, self.metric)
                 if curve is not None:
                     x, low, high = curve.episodes / 1e3, curve.mean - curve.half_width, curve.mean + curve.half_width
-                    axes.plot(x, curve.mean, color=color, label=f"svsl, {group.label} ({len(group.runs)})")
+                    label = f"svsl, {group.label} ({len(group.runs)})"
+                    axes.plot(x, curve.mean, color=color, marker=".", markevery=[-1], label=label)
                     axes.fill_between(x, low, high, color=color, alpha=0.22, lw=0)
             for (method, points), color in zip(panel.curves.items(), _THEIRS, strict=False):
                 known = np.array([(int(count), value) for count, value in points.items() if value is not None])
