@@ -324,11 +324,14 @@ def test_seeds_modes_published_results_and_numbers(docs: Path) -> None:
     for kind, count in behaviour.modes[0].items():
         assert f"{kind} {count}" in text
     (row,) = (line for line in text.splitlines() if line.startswith("| toys: **svsl, ours** (2) |"))
-    before, at, after = row.split(" | ")[1:]
-    assert (before, after) == ("", " |"), "ours has no value there"
+    before, at, after, end = row.removesuffix(" |").split(" | ")[1:]
+    assert (before, after) == ("", ""), "ours has no value there"
+    final = summarise([run_numbers(run)["return_mean"] for run in runs])
+    assert abs(float(end.split(" ± ")[0]) - final.mean) < final.half_width / 2
+    assert end.endswith(f" ({curve.episodes[-1]:,.0f})")
     shown, half_width = (float(word) for word in at.split(" ± "))
     assert abs(shown - np.interp(middle, curve.episodes, curve.mean)) < half_width / 2
-    assert "| toys: Theirs | -3 | -2 | -1 |" in text
+    assert "| toys: Theirs | -3 | -2 | -1 |  |" in text
     assert f"Ours took <!-- number: toy ours episodes -->{curve.episodes[-1] / 1e3:.3g} ± 0 thousand<!-- / -->" in text
     assert "<!-- number: toy theirs seeds -->1<!-- / --> seeds" in text
 
