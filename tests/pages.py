@@ -153,6 +153,8 @@ def _smaller(words: Words) -> Words:
     fewer += (
         ["--no-figures"] if {"box-pushing", "hopper-jump"} & set(words) else []
     )  # a figure takes thousands of episodes
+    if not {"hireps", "ladips"} & set(words):
+        fewer += ["--closing-iterations", "0"]
     return {
         "train": [*(["--episodes", "100"] if "ppo" in words else [*SMALL, *fewer]), "--overwrite"],
         "reproduce": [] if "--list" in words else ["--scale", "0.01", "--seeds", "1"],
@@ -175,7 +177,7 @@ def _provide(words: Words) -> None:
     if words[1] == "resume" and Run.open(Path(words[2])).finished:
         config = Run.open(Path(words[2])).config
         assert isinstance(config.settings, SVSLConfig)
-        few = replace(config, settings=replace(config.settings, components=1, iterations=2))
+        few = replace(config, settings=replace(config.settings, components=1, iterations=2, closing_iterations=0))
         again = Run.create(Path(words[2]), few, overwrite=True)
         assert not Trainer(again).train(lambda status: None, lambda: True)
 
