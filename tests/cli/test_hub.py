@@ -289,3 +289,4 @@ def test_without_huggingface_hub_there_is_one_line(
     arm()
     assert one_line(capsys, "eval", "hf:me/arm") == expected
     assert one_line(capsys, "push", "arm.safetensors", "me/arm") == expected
+    assert one_line(capsys, "push", "arm.safetensors", "me/arm", "--out", "card") == expected

@@ -217,7 +217,8 @@ def test_other_folders_are_rejected_and_not_modified(capsys: pytest.CaptureFixtu
         with reproduction.open():
             assert len(reproduction.jobs) == 2, "opening it again does not double its jobs"
     assert main(["reproduce", "toy", "--out", "out", "--scale", "0.5"]) == 2
-    assert "choose another --out" in capsys.readouterr().err
+    message = "out holds experiment toy scale 1.0, not experiment toy scale 0.5; choose another --out"
+    assert message in capsys.readouterr().err
     config = Path("out/ours-seed0/config.json")
     config.write_text(config.read_text().replace('"alpha": 0.001', '"alpha": 0.002'))
     assert main(["reproduce", "toy", "--out", "out"]) == 2

@@ -121,7 +121,8 @@ class Reproduction:
 
     def _check_mark(self) -> None:
         if (existing := _read_json(self._mark)) != self._content:
-            raise SvslError(f"{self.folder} holds {existing}, not {self._content}; choose another --out")
+            held, expected = _words(existing), _words(self._content)
+            raise SvslError(f"{self.folder} holds {held}, not {expected}; choose another --out")
 
     def _refresh(self) -> None:
         for job in self.jobs:
@@ -173,3 +174,7 @@ def _read_json(path: Path) -> object:
         return json.loads(path.read_text())
     except ValueError:
         return "something else"
+
+
+def _words(mark: object) -> str:
+    return " ".join(f"{name} {value}" for name, value in mark.items()) if isinstance(mark, dict) else str(mark)

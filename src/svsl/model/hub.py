@@ -33,7 +33,7 @@ def download(name: str, revision: str | None = None) -> Path:
         SvslError: If there is no such repository, revision or file, or the Hub cannot be reached.
     """
     _check_name(name)
-    hub = _huggingface_hub()
+    hub = huggingface_hub_module()
     with _one_line_errors(name, revision):
         return Path(hub.hf_hub_download(name, LIBRARY_FILE, revision=revision, **_USER_AGENT))
 
@@ -41,7 +41,7 @@ def download(name: str, revision: str | None = None) -> Path:
 def create_repository(name: str, private: bool = False) -> None:
     """Creates a repository unless it exists; says at once if the user may not write to it."""
     _check_name(name)
-    hub = _huggingface_hub()
+    hub = huggingface_hub_module()
     if hub.get_token() is None:
         raise SvslError(f"pushing needs a token of the Hub with write access: {_LOG_IN}")
     with _one_line_errors(name):
@@ -53,7 +53,7 @@ def upload(folder: Path, name: str) -> str:
 
     Figures and videos of an earlier push that the folder does not replace are deleted.
     """
-    hub = _huggingface_hub()
+    hub = huggingface_hub_module()
     with _one_line_errors(name):
         commit = hub.HfApi(**_USER_AGENT).upload_folder(
             repo_id=name,
@@ -69,7 +69,8 @@ def _check_name(name: str) -> None:
         raise SvslError(f"{PREFIX}{name}: expected user/name, the name of a repository on the Hub")
 
 
-def _huggingface_hub() -> ModuleType:
+def huggingface_hub_module() -> ModuleType:
+    """Returns the package of the extra `hub`; says how to install it."""
     try:
         import huggingface_hub
     except ImportError:

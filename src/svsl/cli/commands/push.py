@@ -12,7 +12,7 @@ from svsl.cli.task_choice import TrustFlag
 from svsl.cli.train_command import train_command
 from svsl.errors import SvslError
 from svsl.evaluation.result import Evaluation
-from svsl.model.hub import create_repository, split_name, upload
+from svsl.model.hub import create_repository, huggingface_hub_module, split_name, upload
 from svsl.runs.evaluation import evaluate_source, stored_evaluation
 from svsl.runs.sources import Source, config_of, open_source
 from svsl.show.model_card import write_model
@@ -45,6 +45,7 @@ class Options(TrustFlag):
 
 def main(options: Options) -> None:
     """Evaluates the library, writes its model card and publishes both."""
+    huggingface_hub_module()  # the model card needs it, too
     source = open_source(options.source, options.choice)
     if source.run is not None and not source.run.finished:
         raise SvslError(f"{options.source} is not finished; resume it with svsl resume {options.source}, then push it")
