@@ -295,7 +295,7 @@ def test_help_names_learners_and_presets(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit):
         main(["train", "beer-pong", "--help"])
     out = " ".join(capsys.readouterr().out.split())
-    for learner in ("svsl (paper, efficient);", "hireps (paper);", "ladips (paper);"):
+    for learner in ("svsl (paper, efficient, versatile);", "hireps (paper);", "ladips (paper);"):
         assert learner in out
     with pytest.raises(SystemExit):
         main(["extend", "--help"])
