@@ -7,6 +7,7 @@ python tools/reliability.py workers --count 100
 python tools/reliability.py nodes --count 5
 """
 
+import itertools
 import json
 import os
 import random
@@ -17,9 +18,12 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -28,6 +32,7 @@ from svsl import Outcome, SkillLibrary
 from svsl.cli.parsing import parse
 from svsl.errors import SvslError, complain
 from svsl.learners.registry import find_preset
+from svsl.learners.svsl import Stage
 from svsl.model.gaussians import Array
 from svsl.runs.folder import Run
 from svsl.runs.training import Trainer
@@ -55,6 +60,10 @@ class Options:
     """Number of kills, mutated files, killed workers or lost nodes."""
     seed: int = 0
     """Seed of when and what."""
+    workers: int | None = None
+    """Trainings that are killed at the same time (default: all cores)."""
+    runs: tuple[str, ...] = ()
+    """Kinds of trainings to kill (default: all)."""
 
 
 def main(args: list[str]) -> int:
@@ -75,39 +84,84 @@ def main(args: list[str]) -> int:
 
 def check_kills(options: Options, folder: Path) -> int:
     """Kills trainings with SIGKILL at random moments and resumes them until they end; compares their products."""
-    rng, kills, counts, different = random.Random(options.seed), 0, Counter[str](), 0
-    expected, seconds = {}, {}
-    for name, command in RUNS.items():
+    names = _runs_to_kill(options)
+    left_alone, moments, different, started = {}, Counter[str](), 0, itertools.count()
+
+    def train(name: str) -> None:
         start = time.monotonic()
-        _svsl(f"train {command} --quiet --out {folder / name}").wait()
-        seconds[name], expected[name] = time.monotonic() - start, _product(folder / name)
-    number = 0
-    while kills < options.count:
-        name, run = rng.choice(list(RUNS)), folder / f"run{number}"
-        number += 1
-        command = f"train {RUNS[name]} --quiet --checkpoint-s 0 --out {run}"
-        while True:
-            process = _svsl(command)
-            try:
-                process.wait(rng.uniform(0.3, 1.0) * seconds[name])
-                break
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                kills, counts[name] = kills + 1, counts[name] + 1
-            if Run.config_path(run).exists():
-                command = f"resume {run} --quiet --checkpoint-s 0"
-        different += _product(run) != expected[name]
-    print(f"{kills} kills ({dict(counts)}) in {number} runs; {different} ended in other bytes")
+        _svsl(f"train {RUNS[name]} --quiet --out {folder / name}").wait()
+        left_alone[name] = _product(folder / name), time.monotonic() - start
+
+    def kill(number: int) -> bool:
+        rng, run = random.Random(f"{options.seed} {number}"), folder / f"run{number}"
+        name = names[number % len(names)]
+        product, seconds = left_alone[name]
+        for moment in _killed(run, RUNS[name], seconds, rng):
+            moments[f"{name}: {moment}"] += 1
+        return _product(run) != product
+
+    with ThreadPoolExecutor(options.workers or os.cpu_count()) as pool:
+        list(pool.map(train, names))
+        running = {pool.submit(kill, next(started)) for _ in range(pool._max_workers)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            different += sum(future.result() for future in done)
+            if moments.total() < options.count:
+                running |= {pool.submit(kill, next(started)) for _ in done}
+    for moment, count in sorted(moments.items()):
+        print(f"{count:6d} {moment}")
+    print(f"{moments.total()} kills in {next(started)} runs; {different} ended in other bytes")
     return int(different > 0)
+
+
+def _runs_to_kill(options: Options) -> list[str]:
+    names = list(options.runs or RUNS)
+    if unknown := set(names) - set(RUNS):
+        raise SvslError(f"runs: expected some of {', '.join(RUNS)}, got {', '.join(unknown)}")
+    if "ppo" in names and find_spec("stable_baselines3") is None and not options.runs:
+        names.remove("ppo")
+        print("ppo is left out: stable-baselines3 is not installed (pip install 'svsl[ppo]')")
+    return names
+
+
+def _killed(run: Path, settings: str, seconds: float, rng: random.Random) -> Iterator[str]:
+    """Trains a run to its end, with kills at random moments; yields the stage of training of each."""
+    command = f"train {settings} --quiet --checkpoint-s 0 --out {run}"
+    while True:
+        process = _svsl(command)
+        try:
+            process.wait(rng.uniform(0.3, 1.0) * seconds)
+            return
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if Run.config_path(run).exists():
+            command = f"resume {run} --quiet --checkpoint-s 0"
+            yield _stage(Run.open(run))
+        else:
+            yield "before the first checkpoint"
+
+
+def _stage(run: Run) -> str:
+    """Returns the stage of training in which a run was killed."""
+    checkpoint = run.load_checkpoint()
+    if checkpoint is None:
+        return "before the first checkpoint"
+    if run.product_path.exists():
+        return "after the library was written"
+    if run.config.learner != "svsl":
+        return "training"
+    return get_args(Stage)[int(checkpoint[0]["learner.counters"][0])]
 
 
 def _svsl(command: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "svsl", *command.split()], stderr=subprocess.DEVNULL)
 
 
-def _product(folder: Path) -> bytes:
-    return Run.open(folder).product_path.read_bytes()
+def _product(folder: Path) -> bytes | None:
+    """Returns the bytes of what was learned; None if the run failed."""
+    path = Run.open(folder).product_path
+    return path.read_bytes() if path.exists() else None
 
 
 def check_mutations(options: Options, folder: Path) -> int:
