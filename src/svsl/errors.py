@@ -22,5 +22,10 @@ class SvslError(ValueError):
 def complain(message: str, code: int = 2) -> int:
     """Prints a message as one line and returns the exit code."""
     with contextlib.suppress(OSError):  # the terminal may be closed
-        print("svsl: " + " ".join(message.split()), file=sys.stderr)
+        print("svsl: " + printable(" ".join(message.split())), file=sys.stderr)
     return code
+
+
+def printable(text: str) -> str:
+    """Returns a text, which may come from a file, without control characters that a terminal would obey."""
+    return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)

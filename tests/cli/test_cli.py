@@ -112,6 +112,15 @@ WRONG = {
         ["train", "planar-reacher", "--context-std", "1", "inf"],
         "context_std: expected a finite number, got inf",
     ),
+    "fractional seed": (["eval", "planar-reacher", "--seed", "1.5"], "--seed: expected a whole number, got '1.5'"),
+    "option that is no switch": (
+        ["eval", "planar-reacher", "--task-option", "free_first_joint=maybe"],
+        "option free_first_joint: expected true or false, got 'maybe'",
+    ),
+    "option that is no number": (
+        ["eval", "beer-pong", "--task-option", "cup_radius=true"],
+        "option cup_radius: expected a number, got True",
+    ),
     "too many components": (
         ["train", "planar-reacher", "--components", "1000000000000"],
         "components: expected at most",

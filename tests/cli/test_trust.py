@@ -218,6 +218,30 @@ def test_shipped_tasks_import_nothing_from_the_current_folder(monkeypatch: pytes
     assert os.getcwd() in sys.path
 
 
+def test_the_terminal_obeys_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    escape = "\x1b]0;title\x07\x1b[31m\u202e"
+    library = library_of("toys:Unimodal")
+    replace(library, metadata={**library.metadata, "learner": escape}).save("a.safetensors")
+    assert main(["eval", "a.safetensors", "--contexts", "5", "--trust-task"]) == 0
+    library_of(escape).save("b.safetensors")
+    assert main(["eval", "b.safetensors"]) == 2
+    printed = capsys.readouterr()
+    for text in (printed.out, printed.err):
+        assert repr(escape)[1:-1] in text.replace("\\\\", "\\")
+        assert not set(escape) & set(text) - set("title]0;[31m")
+
+
+@pytest.mark.parametrize("seed", ["-5", "1.5", "", "9" * 5000])
+def test_a_seed_in_the_metadata_is_checked(seed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    library = library_of("toys:Unimodal")
+    replace(library, metadata={**library.metadata, "seed": seed}).save("a.safetensors")
+    for command in ("eval", "plot"):
+        assert main([command, "a.safetensors", "--trust-task"]) == 2
+        error = capsys.readouterr().err
+        assert "expected a number of at least 0" in error
+        assert len(error) < 300
+
+
 def test_another_context_box_is_mentioned_once(capsys: pytest.CaptureFixture[str]) -> None:
     library = library_of("toys:Unimodal")
     replace(library, context_high=library.context_high - 0.25).save("a.safetensors")

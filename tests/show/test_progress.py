@@ -71,6 +71,16 @@ def test_lines_are_spaced_in_time_but_the_last_is_always_printed(monkeypatch: py
     assert printed == [1, 4, 7]
 
 
+def test_a_line_comes_also_without_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, file = itertools.count(0.0, 2.0), io.StringIO()
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    with ProgressDisplay("reacher", file=file) as display:
+        for iteration in range(20):
+            display(replace(STATUS, test=None, progress=replace(STATUS.progress, iteration=iteration)))
+    printed = [int(number) for number in re.findall(r"iteration (\d+)/", file.getvalue())]
+    assert printed == [7, 15]
+
+
 def test_a_title_is_not_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     file = io.StringIO()

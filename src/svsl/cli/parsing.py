@@ -119,6 +119,7 @@ def _summary(box: str) -> str:
     close_matches = [line.split()[0] for group in suggestions for line in group if line.startswith("--")]
     hint = f" (did you mean {' or '.join(close_matches)}?)" if close_matches else ""
     text = re.sub(r"^Error parsing (\w+: )?", "", " ".join(message)).strip(" .")
+    text = re.sub(r"no type matching .* - <class '\w+'>: ", "", text)  # None or a number: what the number lacks
     for python_words, plain_words in _PLAIN_WORDS.items():
         text = text.replace(python_words, plain_words)
     return text + hint

@@ -20,6 +20,8 @@ from svsl.runs.folder import Run
 from svsl.runs.trust import NamedTask, TaskChoice
 from svsl.tasks.base import Task
 
+_SEED_DIGITS = 1000
+
 
 @dataclass(frozen=True)
 class Source:
@@ -142,12 +144,10 @@ def config_of(library: SkillLibrary, run: Run | None = None) -> RunConfig:
 
 def seed_of(library: SkillLibrary) -> int:
     """Returns the seed a library was trained with; 0 if its metadata does not record it."""
-    try:
-        return int(library.metadata.get("seed", 0))
-    except ValueError:
-        raise SvslError(
-            f"seed in the library's metadata: expected a number, got {library.metadata['seed']!r}"
-        ) from None
+    seed = library.metadata.get("seed", "0")
+    if not (seed.isdecimal() and len(seed) <= _SEED_DIGITS):
+        raise SvslError(f"seed in the library's metadata: expected a number of at least 0, got {seed[:50]!r}")
+    return int(seed)
 
 
 def task_of(library: SkillLibrary, workers: int | None = None) -> Task:

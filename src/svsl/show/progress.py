@@ -17,6 +17,7 @@ from svsl.runs.folder import MetricsRow
 from svsl.runs.training import Status
 
 _LINE_EVERY_S = 5.0
+_LINE_AT_LEAST_EVERY_S = 15.0  # also while nothing new is known
 _REFRESHES_PER_S = 4  # of a live display, so that a clock shows that a long batch is at work
 
 
@@ -53,7 +54,7 @@ class Display:
 
 
 class ProgressDisplay(Display):
-    """Shows each `Status` it is called with; without a terminal, one line after a test, at most every few seconds.
+    """Shows each `Status` it is called with; without a terminal, a line after a test, or if none came for a while.
 
     `after_s` estimates from it how long the work after training will take, which is added to the remaining time.
     """
@@ -96,7 +97,8 @@ class ProgressDisplay(Display):
             self._newest = time.monotonic(), status
             return
         now, last = time.monotonic(), status.progress.work >= 1
-        if status.test != self._printed_test and (last or now - self._printed_at > _LINE_EVERY_S):
+        tested = status.test != self._printed_test and (last or now - self._printed_at > _LINE_EVERY_S)
+        if tested or now - max(self._printed_at, self._created_at) > _LINE_AT_LEAST_EVERY_S:
             self._printed_at, self._printed_test = now, status.test
             print(f"{self.title}: {describe(status)}", file=self._console.file, flush=True)
 

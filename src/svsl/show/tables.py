@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from svsl.errors import printable
 from svsl.evaluation.result import Evaluation
 
 
@@ -48,10 +49,10 @@ def print_columns(title: str, columns: Mapping[str, Mapping[str, object]], show_
     """Prints a table with one row per metric and one named column per mapping."""
     table = Table(title=title, show_header=show_header)
     for heading in ("metric", *columns):
-        table.add_column(Text(heading), overflow="fold")
+        table.add_column(Text(printable(heading)), overflow="fold")
     for name in next(iter(columns.values())):
         values = [column.get(name) for column in columns.values()]
-        table.add_row(name, *(Text(_cell(value)) for value in values))
+        table.add_row(*(Text(printable(cell)) for cell in (name, *map(_cell, values))))
     print_table(table)
 
 

@@ -8,6 +8,8 @@ import os
 import sys
 from collections.abc import Callable
 
+import numpy as np
+
 from svsl.errors import SvslError
 from svsl.tasks.base import Task, place_of
 
@@ -82,6 +84,8 @@ def make_task(name: str, /, **options: object) -> Task:
         unknown = sorted(set(options) - set(allowed))
         if unknown:
             raise SvslError(f"task {name!r} has no option {unknown[0]!r}; options: {', '.join(allowed) or 'none'}")
+    for option, value in options.items():
+        _check_kind(option, value, allowed[option].default if option in allowed else None)
     try:
         task = factory(**options)
     except SvslError:
@@ -92,6 +96,14 @@ def make_task(name: str, /, **options: object) -> Task:
         missing = ", ".join(missing_attributes(task))
         raise SvslError(f"task {name!r}: {type(task).__name__} has no {missing}; a task needs them")
     return task
+
+
+def _check_kind(option: str, value: object, default: object) -> None:
+    """Rejects a value of another kind than an option's default, if that is a switch, a number or a text."""
+    kinds = {"true or false": (bool, np.bool_), "a number": (int, float, np.integer, np.floating), "a text": (str,)}
+    of = [next((name for name, kind in kinds.items() if isinstance(x, kind)), "another kind") for x in (default, value)]
+    if of[0] in kinds and of[0] != of[1]:
+        raise SvslError(f"option {option}: expected {of[0]}, got {value!r}")
 
 
 def missing_attributes(task: object) -> list[str]:
