@@ -83,6 +83,7 @@ def test_no_command_creates_the_task_of_a_library_from_somewhere_else(
         ["extend", "a.safetensors", *SMALL],
         ["merge", "a.safetensors", "b.safetensors", "--out", "c.safetensors"],
         ["prune", "a.safetensors", "--redundant", "--out", "c.safetensors"],
+        ["push", "a.safetensors", "me/a", "--out", "card"],
     ):
         assert main(command) == 2, command
         error = capsys.readouterr().err
@@ -112,6 +113,7 @@ def test_no_command_creates_the_task_of_a_run_from_somewhere_else(
             ["view", "--port", "0"],
         )
     ]
+    commands.append(["push", run, "me/a", "--out", "card"])
     extra = (["resume", half], ["extend", run, *SMALL], ["extend", half], ["compare", run], ["export", half, "--out=x"])
     for command in (*commands, *extra, ["merge", run, half, "--out=x"], ["prune", half, "--redundant", "--out=x"]):
         assert main(command) == 2, command
@@ -139,6 +141,9 @@ def test_a_configuration_in_the_metadata_cannot_bring_another_task(capsys: pytes
     replace(library, metadata={**library.metadata, "config": config}).save("a.safetensors")
     assert main(["extend", "a.safetensors", *SMALL, "--trust-task", "--out", "run"]) == 0
     assert Run.open(Path("run")).config.task == "toys:Unimodal"
+    pytest.importorskip("huggingface_hub")
+    assert main(["push", "a.safetensors", "me/a", "--out", "card", "--contexts", "5", "--trust-task"]) == 0
+    assert "svsl train toys:Unimodal" in Path("card/README.md").read_text()
 
 
 def test_what_was_trained_here_needs_no_flag(capsys: pytest.CaptureFixture[str]) -> None:

@@ -130,15 +130,19 @@ def open_source(where: str, choice: TaskChoice | None = None) -> Source:
 
 
 def config_of(library: SkillLibrary, run: Run | None = None) -> RunConfig:
-    """Returns the configuration a library was trained with; the task's preset if nothing records it."""
+    """Returns the configuration a library was trained with; the task's preset if nothing records it.
+
+    Its task is always the one whose trust was decided: a configuration in the metadata could name another.
+    """
     if run is not None:
         return run.config
+    task = _task_in_metadata(library)
     if "config" in library.metadata:
         try:
-            return RunConfig.from_json(library.metadata["config"])
+            recorded = RunConfig.from_json(library.metadata["config"])
+            return replace(recorded, task=task.name, task_options=task.options)
         except (ValueError, TypeError) as error:
             raise SvslError(f"the configuration in the library's metadata cannot be read ({error})") from None
-    task = _task_in_metadata(library)
     return RunConfig(task.name, task.options, "svsl", find_preset(task.name).settings, seed_of(library))
 
 

@@ -76,8 +76,8 @@ class NamedTask:
         if choice.task is None and not choice.trust and not self.trusted:
             raise SvslError(
                 f"{self.path or self.source}: its task {self.name!r} does not come with svsl and was not trained "
-                "here, so it is not imported; if you trust its code, add --trust-task or name the task with --task (in "
-                "Python: pass the task)"
+                "here, so it is not imported; if you trust its code, add --trust-task, or name the task with --task if "
+                "the command has it (in Python: pass the task)"
             )
         name = choice.task or self.name
         return name, {**(self.options if name == self.name else {}), **choice.options}
