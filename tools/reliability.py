@@ -33,6 +33,7 @@ from svsl.cli.parsing import parse
 from svsl.errors import SvslError, complain
 from svsl.learners.registry import find_preset
 from svsl.learners.svsl import Stage
+from svsl.model.files import read_safetensors, write_safetensors
 from svsl.model.gaussians import Array
 from svsl.runs.folder import Run
 from svsl.runs.training import Trainer
@@ -165,26 +166,49 @@ def _product(folder: Path) -> bytes | None:
 
 
 def check_mutations(options: Options, folder: Path) -> int:
-    """Loads mutated libraries, checkpoints and configurations: each is rejected with a message or loads unchanged."""
+    """Loads mutated libraries, checkpoints and configurations: each is rejected with a message or loads unchanged.
+
+    Every fourth has a wrong value and a right checksum, and may also load: as something else, which it then is.
+    """
     _svsl(f"train {RUNS['svsl']} --quiet --out {folder / 'run'}").wait()
     rng, results = random.Random(options.seed), Counter[str]()
     run = Run.open(folder / "run")
     files = [run.library_path, run.checkpoint_path, Run.config_path(run.folder)]
     original = {path: path.read_bytes() for path in files}
     loaded = {path: _load(path, folder) for path in files}
-    for _ in range(options.count):
+    for number in range(options.count):
         path = rng.choice(files)
-        path.write_bytes(_mutated(original[path], rng))
+        forged = number % 4 == 0
+        if forged:
+            _forge(path, rng)
+        else:
+            path.write_bytes(_mutated(original[path], rng))
         try:
             outcome = "unchanged" if _load(path, folder) == loaded[path] else "WRONG"
         except SvslError:
             outcome = "rejected"
-        if outcome == "WRONG" and path.suffix == ".json":
-            outcome = "another valid configuration"  # a changed digit is a setting like any other
+        if outcome == "WRONG" and (forged or path.suffix == ".json"):
+            outcome = "another valid content"  # a changed setting is a setting like any other
         results[f"{path.name} {outcome}"] += 1
         path.write_bytes(original[path])
     print(f"{options.count} mutated files: {dict(sorted(results.items()))}")
     return int(any("WRONG" in name for name in results))
+
+
+def _forge(path: Path, rng: random.Random) -> None:
+    """Replaces a value in a file by one that does not belong there, with a right checksum."""
+    arrays, content = ({}, json.loads(path.read_text())) if path.suffix == ".json" else read_safetensors(path, "file")
+    part = content
+    while True:
+        name = rng.choice(list(part))
+        if not isinstance(part[name], dict) or not part[name] or rng.random() < 0.2:
+            break
+        part = part[name]
+    part[name] = rng.choice([None, True, -1, 1.5, 1e300, 10**400, "", "x", "[" * 10**5, [], [[1]], {}, {"a": 1}])
+    if path.suffix == ".json":
+        path.write_text(json.dumps(content))
+    else:
+        write_safetensors(path, arrays, content)
 
 
 def _load(path: Path, folder: Path) -> object:

@@ -108,6 +108,10 @@ WRONG = {
     "wrong number": (["train", "planar-reacher", "--alpha", "big"], "--alpha: expected a number, got 'big'"),
     "infinite number": (["train", "planar-reacher", "--alpha", "inf"], "alpha: expected a finite number, got inf"),
     "no number": (["train", "planar-reacher", "--kl-expert", "nan"], "kl_expert: expected a finite number, got nan"),
+    "absurd number": (
+        ["train", "planar-reacher", "--alpha", "1e300"],
+        "alpha: expected at most 1e+12 in magnitude, got 1e+300",
+    ),
     "infinite length": (
         ["train", "planar-reacher", "--context-std", "1", "inf"],
         "context_std: expected a finite number, got inf",

@@ -222,7 +222,9 @@ def test_contains_checks_the_context_box(library: SkillLibrary) -> None:
     beyond = library.context_high + np.array([0.0, 1e-8])
     assert library.contains(middle)
     assert not library.contains(beyond)
-    assert library.contains([library.context_low, beyond, library.context_high]).tolist() == [True, False, True]
+    several = np.asarray(library.contains([library.context_low, beyond, library.context_high]))
+    assert several.tolist() == [True, False, True]
+    assert json.dumps(library.contains(middle)) == "true"
 
 
 def test_load_accepts_a_run_folder(library: SkillLibrary, tmp_path: Path) -> None:

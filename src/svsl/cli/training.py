@@ -4,7 +4,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from svsl.cli.parsing import Switch, require_range
 from svsl.errors import complain
@@ -29,7 +31,7 @@ class TrainingOptions:
     """Show no progress and no results: do not evaluate, and draw no figures."""
     eval_contexts: int = 2000
     """Number of fresh contexts in the evaluation after training; 0: no evaluation."""
-    figures: Switch = True
+    figures: Annotated[Switch, tyro.conf.arg(help_behavior_hint="(default: they are drawn)")] = True
     """Draw no figures after training."""
     checkpoint_s: float = 10.0
     """Seconds between checkpoints."""

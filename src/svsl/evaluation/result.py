@@ -1,9 +1,12 @@
 """The evaluation of a library or a policy as one value."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
+
+from svsl.tasks.base import LARGEST_RETURN
 
 
 @dataclass(frozen=True)
@@ -60,11 +63,15 @@ class Evaluation:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Reads what `to_json` returned; raises a `KeyError` if a value is missing."""
+        """Reads what `to_json` returned; raises a `KeyError` if a value is missing, a `TypeError` if one is wrong."""
         own = {f.name: values[f.name] for f in fields(cls)[:-3] if f.name != "components"}
         metrics = {name: value for name, value in values.items() if name not in {f.name for f in fields(cls)}}
         intervals = {name: (low, high) for name, (low, high) in values["intervals"].items()}
         diagnostics = values.get("diagnostics")
+        numbers = [*metrics.values(), *(diagnostics or {}).values(), *itertools.chain(*intervals.values())]
+        numbers += [own[name] for name in ("seed", "evaluation_seed", "episodes", "episodes_simulated", "wall_s")]
+        if not all(n is None or (isinstance(n, int | float) and abs(n) <= LARGEST_RETURN) for n in numbers):
+            raise TypeError("expected finite numbers")
         return cls(
             **own, components=values.get("components"), metrics=metrics, intervals=intervals, diagnostics=diagnostics
         )

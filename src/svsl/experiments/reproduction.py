@@ -12,7 +12,7 @@ from svsl.backends.base import Program
 from svsl.errors import SvslError
 from svsl.experiments.catalogue import Arm, Experiment, plan
 from svsl.learners.base import shrunk
-from svsl.model.files import write_bytes
+from svsl.model.files import parse_json, write_bytes
 from svsl.runs.comparison import Group
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run, folder_lock
@@ -171,7 +171,7 @@ class Reproduction:
 
 def _read_json(path: Path) -> object:
     try:
-        return json.loads(path.read_text())
+        return parse_json(path.read_text())
     except ValueError:
         return "something else"
 

@@ -20,6 +20,7 @@ Counters = dict[str, object]  # JSON values
 
 
 LARGEST_SIZE = 10**8  # of any setting that is a whole number
+LARGEST_NUMBER = 1e12  # of any other
 
 
 def require(condition: bool, name: str, expected: str, got: object) -> None:
@@ -106,6 +107,7 @@ class LearnerConfig(ABC):
             for number in value if isinstance(value, tuple) else (value,):
                 if isinstance(number, float):
                     require(math.isfinite(number), name, "a finite number", number)
+                    require(abs(number) <= LARGEST_NUMBER, name, f"at most {LARGEST_NUMBER:g} in magnitude", number)
                 elif isinstance(number, int):
                     require(abs(number) <= LARGEST_SIZE, name, f"at most {LARGEST_SIZE:,}", number)
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from svsl.errors import SvslError
+from svsl.model.files import parse_json
 from svsl.model.gaussians import IntArray
-from svsl.model.library import SkillLibrary
+from svsl.model.library import SkillLibrary, recorded_count
 from svsl.model.mixture import Mixture
 
 
@@ -19,9 +20,22 @@ def select(library: SkillLibrary, index: IntArray) -> SkillLibrary:
     """
     metadata = dict(library.metadata)
     metadata.pop("results", None)
-    numbers = json.loads(metadata["kept_components"]) if "kept_components" in metadata else list(range(len(library)))
+    numbers = _kept_components(library)
     metadata["kept_components"] = json.dumps([numbers[k] for k in index])
     return replace(library, mixture=library.mixture.select(index), metadata=metadata)
+
+
+def _kept_components(library: SkillLibrary) -> list[int]:
+    """Returns the numbers of a library's components in the library that was trained."""
+    if "kept_components" not in library.metadata:
+        return list(range(len(library)))
+    try:
+        numbers = [int(number) for number in parse_json(library.metadata["kept_components"])]
+    except (ValueError, TypeError):
+        numbers = []
+    if len(numbers) != len(library):
+        raise SvslError(f"kept_components in the library's metadata: expected a list of {len(library)} numbers")
+    return numbers
 
 
 def heavy_components(library: SkillLibrary, min_weight: float = 0.0, max_components: int | None = None) -> IntArray:
@@ -67,6 +81,6 @@ def merge(libraries: Sequence[SkillLibrary]) -> SkillLibrary:
     sources = [dict(library.metadata) for library in libraries]
     metadata = {name: first.metadata[name] for name in ("task", "task_options", "svsl") if name in first.metadata}
     for name in ("episodes", "episodes_simulated"):
-        metadata[name] = str(sum(int(source.get(name, 0)) for source in sources))
+        metadata[name] = str(sum(recorded_count(source, name) for source in sources))
     metadata |= {"learner": "merge", "merged": json.dumps(sources)}
     return replace(first, mixture=Mixture(log_weights, contexts, experts), metadata=metadata)

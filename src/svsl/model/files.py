@@ -63,7 +63,7 @@ def read_safetensors(path: Path, kind: str) -> tuple[dict[str, NDArray[np.generi
     """
     try:
         with safe_open(str(path), framework="numpy") as file:
-            header = json.loads((file.metadata() or {}).get(_HEADER, "{}"))
+            header = parse_json((file.metadata() or {}).get(_HEADER, "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise SvslError(f"{path}: no such {kind}") from None
@@ -75,6 +75,14 @@ def read_safetensors(path: Path, kind: str) -> tuple[dict[str, NDArray[np.generi
     if checksum is not None and checksum != _checksum(arrays, header):
         raise SvslError(f"{path}: a damaged {kind}, its content does not match its checksum; use a copy of the file")
     return arrays, header
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Returns a JSON value; anything that is none, or is nested too deeply to be read, is a `ValueError`."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def _checksum(arrays: Mapping[str, NDArray[np.generic]], header: Mapping[str, object]) -> str:

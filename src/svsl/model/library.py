@@ -96,7 +96,7 @@ class SkillLibrary:
         True
         >>> library.sample(goal, np.random.default_rng(0)).theta.shape
         (10,)
-        >>> bool(library.contains([20.0, 0.0]))
+        >>> library.contains([20.0, 0.0])
         False
         >>> library.save("library.safetensors")
         >>> svsl.SkillLibrary.load("library.safetensors")
@@ -134,6 +134,8 @@ class SkillLibrary:
 
     def sample(self, context: ArrayLike, rng: np.random.Generator, *, outside: Outside = "raise") -> Skill:
         """Draws a component from the gating and parameters from its expert."""
+        if not isinstance(rng, np.random.Generator):
+            raise SvslError(f"rng: expected a NumPy generator, such as np.random.default_rng(0), got {rng!r}")
         contexts, single = self._contexts(context, outside)
         joint = self.mixture.log_context_joint(contexts)
         total = logsumexp(joint)
@@ -230,8 +232,11 @@ class SkillLibrary:
                 f"{path}: library version {header.get('version')}, this svsl reads version {VERSION}; "
                 "load it with the version of svsl that wrote it, or train it again"
             )
+        metadata = header.get("metadata", {})
+        if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+            raise SvslError(f"{path}: not a readable skill library (its metadata are not texts by name)")
         try:
-            return cls(*_checked(arrays), metadata=header.get("metadata", {}))
+            return cls(*_checked(arrays), metadata=metadata)
         except SvslError as error:
             raise SvslError(f"{path}: {error}") from None
 
@@ -255,12 +260,12 @@ class SkillLibrary:
         except SvslError as error:
             raise SvslError(str(error).replace(str(path), f"{PREFIX}{name}/{path.name}")) from None
 
-    def contains(self, context: ArrayLike) -> BoolArray:
+    def contains(self, context: ArrayLike) -> bool | BoolArray:
         """Whether contexts are in the box that the library was trained for, up to rounding: a bool, or `(n,)`."""
         contexts, single = self._rows("context", context, self.context_dim)
         low, high = self._edges
         inside = np.asarray(((contexts >= low) & (contexts <= high)).all(axis=1))
-        return np.asarray(inside[0]) if single else inside
+        return bool(inside[0]) if single else inside
 
     def _arrays(self) -> dict[str, Array]:
         """Returns the parameters of all components, in the order of the fields of `Component`."""
@@ -315,6 +320,16 @@ class SkillLibrary:
         return contexts, np.broadcast_to(parameters, (rows, self.parameter_dim)), one_context and one_theta
 
 
+def recorded_count(metadata: Mapping[str, str], name: str) -> int:
+    """Returns a whole number that a library's metadata record; 0 if they do not."""
+    text = metadata.get(name, "0")
+    if not (text.isdecimal() and len(text) <= _MOST_DIGITS):
+        raise SvslError(f"{name} in the library's metadata: expected a number of at least 0, got {text[:50]!r}")
+    return int(text)
+
+
+_LARGEST, _SMALLEST_STD = 1e100, 1e-50  # of the numbers in a file: squares of more would overflow
+_MOST_DIGITS = 1000
 _SHAPES = {  # K components, C context dimensions, T parameters
     "log_weights": "K", "context_mean": "KC", "context_cov": "KCC", "gain": "KTC", "bias": "KT", "cov": "KTT",
     "context_low": "C", "context_high": "C",
@@ -335,6 +350,8 @@ def _checked(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[Mixture, Array,
             raise SvslError(f"array {name!r}: expected float64 {expected}, got {array.dtype} {array.shape}")
         if not np.isfinite(np.asarray(array, dtype=np.float64)).all() and name != "log_weights":
             raise SvslError(f"array {name!r}: expected finite numbers, got NaN or infinity")
+        if name != "log_weights" and np.abs(array).max() > _LARGEST:
+            raise SvslError(f"array {name!r}: expected numbers of at most {_LARGEST:g} in magnitude")
     a = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
     if not abs(np.exp(a["log_weights"]).sum() - 1) < 1e-6:
         raise SvslError("the component weights do not sum to 1")
@@ -348,6 +365,8 @@ def _checked(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[Mixture, Array,
             chols.append(np.linalg.cholesky(a[name]))
         except np.linalg.LinAlgError:
             raise SvslError(f"array {name!r}: a covariance is not positive definite") from None
+        if (np.diagonal(chols[-1], axis1=1, axis2=2) < _SMALLEST_STD).any():
+            raise SvslError(f"array {name!r}: a standard deviation is below {_SMALLEST_STD:g}")
     mixture = Mixture(
         a["log_weights"],
         LinearGaussian.unconditional(a["context_mean"], chols[0]),

@@ -11,7 +11,10 @@ from svsl.learners.base import LearnerConfig, SearchSpace
 from svsl.tasks.base import Task
 from svsl.tasks.registry import missing_attributes
 
-_WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a string", NoneType: "None"}
+_WORDS = {
+    int: "a whole number", float: "a number", bool: "True or False", str: "a string", dict: "names and values",
+    NoneType: "None",
+}  # fmt: skip
 
 
 def require_task(task: str | Task | SearchSpace) -> None:
@@ -25,10 +28,10 @@ def require_task(task: str | Task | SearchSpace) -> None:
         raise SvslError(f"task: expected a name or a task object, but {type(task).__name__} has no {missing[0]}")
 
 
-def require_count(name: str, value: object) -> int:
-    """Returns a whole number of at least 0 as a plain integer; rejects anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise SvslError(f"{name}: expected a whole number of at least 0, got {value!r}")
+def require_count(name: str, value: object, least: int = 0) -> int:
+    """Returns a whole number of at least `least` as a plain integer; rejects anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise SvslError(f"{name}: expected a whole number of at least {least}, got {value!r}")
     return int(value)
 
 
@@ -40,12 +43,16 @@ def require_name(name: str, value: object) -> None:
 
 def plain_settings(kind: type[LearnerConfig], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns settings with NumPy's numbers as Python's; rejects values of a wrong type."""
-    hints, plain = get_type_hints(kind), {}
-    for name, value in settings.items():
-        plain[name] = _plain(value)
-        if not _fits(plain[name], hints[name]):
-            raise SvslError(f"setting {name}: expected {_describe(hints[name])}, got {value!r}")
+    plain = {name: _plain(value) for name, value in settings.items()}
+    require_types(get_type_hints(kind), plain, "setting ")
     return plain
+
+
+def require_types(hints: Mapping[str, Any], values: Mapping[str, object], kind: str = "") -> None:
+    """Rejects a value that has not the type that `hints` demand under its name."""
+    for name, value in values.items():
+        if name in hints and not _fits(value, hints[name]):
+            raise SvslError(f"{kind}{name}: expected {_describe(hints[name])}, got {value!r}")
 
 
 def _plain(value: Any) -> Any:

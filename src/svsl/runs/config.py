@@ -9,14 +9,19 @@ from typing import Any, Self
 from svsl.errors import SvslError
 from svsl.learners.base import LearnerConfig, SearchSpace, Training
 from svsl.learners.registry import find_learner, find_preset, make_training
+from svsl.model.files import parse_json
 from svsl.model.library import SkillLibrary
 from svsl.model.version import __version__
-from svsl.runs.arguments import plain_settings, require_count, require_name, require_task
+from svsl.runs.arguments import plain_settings, require_count, require_name, require_task, require_types
 from svsl.tasks.base import Task
 from svsl.tasks.check import check_attributes
 from svsl.tasks.registry import REGISTRY, default_options, make_task
 
 FORMAT = 1
+_TYPES = {  # in a file
+    "task": str, "task_options": dict, "learner": str, "settings": dict, "seed": int, "test_contexts": int,
+    "extends": str | None, "freeze": bool,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class RunConfig:
     freeze: bool = False
 
     def __post_init__(self) -> None:
+        require_count("seed", self.seed)
+        require_count("test_contexts", self.test_contexts, least=1)
         object.__setattr__(self, "task_options", _json_options(self.task_options))
 
     @property
@@ -107,11 +114,14 @@ class RunConfig:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Reads the output of `to_json`, also of older versions."""
-        data = json.loads(text)
+        data = parse_json(text)
+        if not isinstance(data, dict):
+            raise SvslError("expected a JSON object")
         required = ["format", "svsl", *(f.name for f in fields(cls) if f.default is MISSING)]
         missing = [name for name in required if name not in data]
         if missing:
             raise SvslError(f"{missing[0]} is missing")
+        require_types(_TYPES, data)
         kind = find_learner(data["learner"]).config
         settings = {**kind.added, **_new_names(kind, _tuples(data["settings"]))}
         unknown = set(settings) - {f.name for f in fields(kind)}
@@ -119,7 +129,7 @@ class RunConfig:
             problem = f"unknown setting {min(unknown)}" if unknown else f"unknown format {data['format']}"
             raise SvslError(f"{problem}; written by svsl {data['svsl']}, this is svsl {__version__}")
         own: dict[str, Any] = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        return cls(**own | {"settings": kind(**settings)})
+        return cls(**own | {"settings": kind(**plain_settings(kind, settings))})
 
 
 def make_config(

@@ -12,7 +12,8 @@ from svsl.evaluation.intervals import summarise_contexts, summarise_trial
 from svsl.evaluation.metrics import METRICS, Report, diagnostics, no_report, run_trial
 from svsl.evaluation.result import Evaluation
 from svsl.learners.base import PolicyTraining
-from svsl.model.files import write_bytes
+from svsl.model.files import parse_json, write_bytes
+from svsl.model.library import recorded_count
 from svsl.model.random import EVAL_STREAM, stream
 from svsl.model.version import __version__
 from svsl.runs.folder import Run
@@ -69,8 +70,8 @@ def evaluate_source(
         evaluation_seed=evaluation_seed,
         finished=run is None or run.finished,
         components=len(library),
-        episodes=int(metadata.get("episodes", 0)),
-        episodes_simulated=int(metadata.get("episodes_simulated", 0)),
+        episodes=recorded_count(metadata, "episodes"),
+        episodes_simulated=recorded_count(metadata, "episodes_simulated"),
         wall_s=rows[-1]["wall_s"] if rows else None,
         metrics=metrics,
         intervals=intervals,
@@ -152,7 +153,7 @@ def stored_evaluation(
 def _read(path: Path, made_for: Mapping[str, object] | None = None) -> Evaluation | None:
     """Returns the evaluation in a file; None if there is none, or if it was made for something else than expected."""
     try:
-        stored = json.loads(path.read_text())
+        stored = parse_json(path.read_text())
         return Evaluation.from_json(stored["evaluation"]) if made_for in (None, stored["made_for"]) else None
-    except (OSError, ValueError, KeyError, TypeError):  # missing, or not written by us
+    except (OSError, AttributeError, KeyError, TypeError, ValueError):  # missing, or not written by us
         return None

@@ -16,14 +16,15 @@ from filelock import FileLock, Timeout
 from svsl.errors import SvslError, complain
 from svsl.learners.base import Arrays, Training
 from svsl.learners.episodic import EpisodicTraining
-from svsl.model.files import read_safetensors, remove_leftovers, write_bytes, write_safetensors
+from svsl.model.files import parse_json, read_safetensors, remove_leftovers, write_bytes, write_safetensors
 from svsl.model.library import SkillLibrary
 from svsl.model.version import __version__
 from svsl.runs.config import FORMAT, RunConfig, use_workers
 from svsl.runs.trust import NamedTask, TaskChoice
-from svsl.tasks.base import Task
+from svsl.tasks.base import LARGEST_RETURN, Task
 
 MetricsRow = dict[str, Any]  # names to numbers, None for a number that is not finite
+_COUNTS = {"episodes", "episodes_simulated", "wall_s"}  # in every row
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class Run:
             raise SvslError(f"{path}: not a readable configuration ({error})") from None
         if run.record_path.exists():
             try:
-                run.record = Record(**json.loads(run.record_path.read_text()))
+                run.record = Record(**parse_json(run.record_path.read_text()))
             except (ValueError, TypeError) as error:
                 raise SvslError(f"{run.record_path}: not a readable record ({error})") from None
         return run
@@ -186,7 +187,7 @@ class Run:
             return None
         try:
             training.restore(*checkpoint)
-        except (KeyError, ValueError, IndexError, RuntimeError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise SvslError(
                 f"{self.checkpoint_path} does not fit the task {self.config.task} as it is now ({error!r})"
             ) from None
@@ -221,7 +222,10 @@ class Run:
             complain(f"{error}; the checkpoint before is used, only the time since then is lost")
         if header.get("format") != FORMAT or not {"config", "counters"} <= header.keys():
             raise SvslError(f"{self.checkpoint_path}: not a checkpoint of this svsl ({__version__})")
-        changed = self.config.differences(RunConfig.from_json(header["config"]))
+        try:
+            changed = self.config.differences(RunConfig.from_json(header["config"]))
+        except (ValueError, TypeError) as error:
+            raise SvslError(f"{self.checkpoint_path}: its configuration cannot be read ({error})") from None
         if changed:
             raise SvslError(
                 f"{self.config_path(self.folder)} was changed since the checkpoint ({'; '.join(changed)}); the "
@@ -280,8 +284,8 @@ class Run:
         rows = []
         for line in self.metrics_path.read_bytes().splitlines():
             with contextlib.suppress(ValueError):  # cut off, or garbage after a power cut
-                rows.append(json.loads(line))
-        return rows
+                rows.append(parse_json(line))
+        return [row for row in rows if _is_metrics_row(row)]
 
     def truncate_metrics(self, rows: int) -> None:
         """Removes rows written after the checkpoint that is being resumed, and incomplete files."""
@@ -300,7 +304,7 @@ class Run:
     def read_progress(self) -> dict[str, float]:
         """Returns the newest progress; empty if there is none."""
         try:
-            return dict(json.loads(self._progress_path.read_text()))
+            return dict(parse_json(self._progress_path.read_text()))
         except (OSError, ValueError, TypeError):
             return {}
 
@@ -330,6 +334,15 @@ class Run:
         for folder in (self.figures, self.tensorboard):
             if folder.exists():
                 shutil.rmtree(folder)
+
+
+def _is_metrics_row(row: object) -> bool:
+    """Whether a line of a file is what `append_metrics` writes."""
+    return (
+        isinstance(row, dict)
+        and {name for name, value in row.items() if value is not None} >= _COUNTS
+        and all(v is None or (isinstance(v, int | float) and abs(v) <= LARGEST_RETURN) for v in row.values())
+    )
 
 
 def finite_numbers(row: MetricsRow) -> MetricsRow:

@@ -1,7 +1,6 @@
 """Sources of libraries: a run folder, a library file, a shipped library, or a repository on the Hugging Face Hub."""
 
 import functools
-import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,16 +10,14 @@ from numpy.typing import ArrayLike
 
 from svsl.errors import SvslError, complain
 from svsl.learners.registry import find_preset
-from svsl.model.files import write_bytes
+from svsl.model.files import parse_json, write_bytes
 from svsl.model.hub import PREFIX, split_name
-from svsl.model.library import SkillLibrary
+from svsl.model.library import SkillLibrary, recorded_count
 from svsl.model.shipped import load_pretrained, pretrained_names
 from svsl.runs.config import RunConfig, require_fit, use_workers
 from svsl.runs.folder import Run
 from svsl.runs.trust import NamedTask, TaskChoice
 from svsl.tasks.base import Task
-
-_SEED_DIGITS = 1000
 
 
 @dataclass(frozen=True)
@@ -148,10 +145,7 @@ def config_of(library: SkillLibrary, run: Run | None = None) -> RunConfig:
 
 def seed_of(library: SkillLibrary) -> int:
     """Returns the seed a library was trained with; 0 if its metadata does not record it."""
-    seed = library.metadata.get("seed", "0")
-    if not (seed.isdecimal() and len(seed) <= _SEED_DIGITS):
-        raise SvslError(f"seed in the library's metadata: expected a number of at least 0, got {seed[:50]!r}")
-    return int(seed)
+    return recorded_count(library.metadata, "seed")
 
 
 def task_of(library: SkillLibrary, workers: int | None = None) -> Task:
@@ -163,7 +157,7 @@ def _task_in_metadata(library: SkillLibrary, path: Path | None = None, source: s
     if "task" not in library.metadata:
         raise SvslError("the library's metadata names no task; save it with metadata={'task': NAME}")
     try:
-        options = dict(json.loads(library.metadata.get("task_options", "{}")))
+        options = dict(parse_json(library.metadata.get("task_options", "{}")))
         return NamedTask(str(library.metadata["task"]), options, path, source)
     except (ValueError, TypeError) as error:
         raise SvslError(f"the task's options in the library's metadata cannot be read ({error})") from None

@@ -117,6 +117,7 @@ def check_attributes(task: Task) -> _Findings:
     low, high, mean, cov = arrays.values()
     is_box = low.ndim == 1 and low.shape == high.shape and len(low) >= 1
     shapes = f"expected two vectors of the same length, got shapes {low.shape} and {high.shape}"
+    shapes += "; a task without a context declares one that it ignores, from 0 to 1" if low.size == 0 else ""
     if not findings.expect(is_box, "context box", shapes):
         return findings
     is_range = bool(np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all())

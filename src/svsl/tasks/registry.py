@@ -27,6 +27,8 @@ _TASK_ATTRIBUTES = ("context_low", "context_high", "parameter_dim", "initial_mea
 
 def task_factory(name: str) -> Callable[..., Task]:
     """Returns the function or class that creates the task of this name, see `make_task`."""
+    if not isinstance(name, str):
+        raise SvslError(f"task: expected a name, got {name!r}")
     if name not in REGISTRY and (folder := os.getcwd()) not in sys.path:
         sys.path.insert(0, folder)  # where a user's task is; other commands import nothing from there
     if name.startswith("gym:"):
