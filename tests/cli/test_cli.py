@@ -323,7 +323,7 @@ def test_a_library_that_no_longer_fits_its_task(capsys: pytest.CaptureFixture[st
             {"task": "toys:Grown"},
             "2 context dimensions and 3 parameters, but the task 'toys:Grown' with its options has 3",
         ),
-        ({"seed": "x"}, "seed in the library's metadata: expected a number, got 'x'"),
+        ({"seed": "x"}, "seed in the library's metadata: expected a number of at least 0, got 'x'"),
         ({"task_options": "{"}, "the task's options in the library's metadata cannot be read"),
     ):
         replace(library, metadata={**library.metadata, **change}).save("changed.safetensors")

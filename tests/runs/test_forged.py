@@ -85,7 +85,7 @@ def test_a_value_of_a_wrong_kind_in_a_checkpoint_is_refused(run: Run) -> None:
 
 
 def test_metrics_and_evaluations_that_are_none_are_ignored(run: Run) -> None:
-    rows, wrong = run.read_metrics(), ["null", "5", DEEP, '{"episodes": 1}', '{"episodes": "x", "wall_s": {}}']
+    rows, wrong = run.read_metrics(), ["null", "5", DEEP, '{"episodes": 1e300}', '{"episodes": 1, "wall_s": {}}']
     assert rows
     with open(run.metrics_path, "a") as file:
         file.writelines(f"{line}\n" for line in wrong)

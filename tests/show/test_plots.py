@@ -22,7 +22,7 @@ from svsl.show.plots.contexts import contexts_figure, draw_context_ellipses, dra
 from svsl.show.plots.files import FIGURES, plot_library, plot_side_by_side
 from svsl.show.plots.learning import learning_figure
 from svsl.show.plots.skills import MOMENTS_S, draw_ball_heights, draw_postures, postures_figure, snapshots_figure
-from svsl.show.plots.style import component_color
+from svsl.show.plots.style import component_color, pixels
 from svsl.tasks.beer_pong import BeerPong
 from svsl.tasks.planar_reacher import PlanarReacher
 from toys import Bimodal
@@ -54,6 +54,18 @@ def test_ellipses_are_one_standard_deviation(library: SkillLibrary) -> None:
         distance = np.einsum("ni,ij,nj->n", offset, np.linalg.inv(cov), offset)
         np.testing.assert_allclose(distance, 1, rtol=1e-9)
     assert numbers_at(axes) == {"0": (5.0, 2.0), "1": (6.0, -3.0)}
+
+
+def test_no_number_hides_another() -> None:
+    library = load_pretrained("planar-reacher")
+    figure = Figure(figsize=(6, 5.6), layout="constrained")
+    draw_context_ellipses(figure.subplots(), library)
+    pixels(figure)
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    assert len(boxes) == len(library)
+    middles = np.array([[0.5 * (box.x0 + box.x1), 0.5 * (box.y0 + box.y1)] for box in boxes])
+    apart = np.linalg.norm(middles[:, None] - middles, axis=2) + 100 * np.eye(len(boxes))
+    assert apart.min() > 6, "pixels at 100 per inch: digits are 10 high and 6 wide"
 
 
 def test_maps_are_labelled_with_the_names_of_the_context(library: SkillLibrary) -> None:

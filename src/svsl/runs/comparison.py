@@ -182,9 +182,10 @@ def learning_curve(group: Group, metric: str) -> Curve | None:
     """
     tracks = []
     for run in group.runs:
-        rows = [row for row in run.read_metrics() if row.get(metric) is not None]
+        needed = ("episodes_simulated", metric)
+        rows = [row for row in run.read_metrics() if all(row.get(name) is not None for name in needed)]
         if rows:
-            points = np.array([[row["episodes_simulated"], row[metric]] for row in rows], dtype=np.float64)
+            points = np.array([[row[name] for name in needed] for row in rows], dtype=np.float64)
             tracks.append((points.T, run.finished))
     if not tracks:
         return None

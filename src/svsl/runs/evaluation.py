@@ -72,7 +72,7 @@ def evaluate_source(
         components=len(library),
         episodes=recorded_count(metadata, "episodes"),
         episodes_simulated=recorded_count(metadata, "episodes_simulated"),
-        wall_s=rows[-1]["wall_s"] if rows else None,
+        wall_s=rows[-1].get("wall_s") if rows else None,
         metrics=metrics,
         intervals=intervals,
         diagnostics=diagnostics(trial.execution.mean),
@@ -110,7 +110,7 @@ def _evaluate_policy(run: Run, contexts: int, workers: int | None, seed: int | N
         components=None,
         episodes=training.episodes,
         episodes_simulated=training.episodes,
-        wall_s=rows[-1]["wall_s"] if rows else None,
+        wall_s=rows[-1].get("wall_s") if rows else None,
         metrics=metrics,
         intervals=intervals,
     )

@@ -24,7 +24,6 @@ from svsl.runs.trust import NamedTask, TaskChoice
 from svsl.tasks.base import LARGEST_RETURN, Task
 
 MetricsRow = dict[str, Any]  # names to numbers, None for a number that is not finite
-_COUNTS = {"episodes", "episodes_simulated", "wall_s"}  # in every row
 
 
 @dataclass(frozen=True)
@@ -338,10 +337,8 @@ class Run:
 
 def _is_metrics_row(row: object) -> bool:
     """Whether a line of a file is what `append_metrics` writes."""
-    return (
-        isinstance(row, dict)
-        and {name for name, value in row.items() if value is not None} >= _COUNTS
-        and all(v is None or (isinstance(v, int | float) and abs(v) <= LARGEST_RETURN) for v in row.values())
+    return isinstance(row, dict) and all(
+        value is None or (isinstance(value, int | float) and abs(value) <= LARGEST_RETURN) for value in row.values()
     )
 
 

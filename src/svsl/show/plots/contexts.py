@@ -13,7 +13,7 @@ from svsl.model.gaussians import Array, BoolArray
 from svsl.model.library import SkillLibrary
 from svsl.model.mixture import is_active
 from svsl.model.random import PLOT_STREAM, stream
-from svsl.show.plots.style import HUES, component_color, counted, draw_box, draw_number
+from svsl.show.plots.style import HUES, component_color, counted, draw_box, draw_numbers, line_style
 from svsl.tasks.base import Task, context_maps, context_names, uniform_contexts, valid_contexts
 
 _FAILURE_CONTEXTS = 2000
@@ -73,11 +73,11 @@ def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, in
         fill, edge = (*color, 0.25 * strength), (*color, strength)
         axes.add_patch(Ellipse(mean, width, height, angle=angle, facecolor=fill, edgecolor=edge, lw=1.4))
         axes.plot(*mean, ".", color=color, alpha=strength, ms=4)
-        draw_number(axes, k, *mean)
     draw_box(axes, low, high, edgecolor="black", lw=1.5)
     margin = 0.12 * (high - low)
     axes.set_xlim(low[0] - margin[0], high[0] + margin[0])
     axes.set_ylim(low[1] - margin[1], high[1] + margin[1])
+    draw_numbers(axes, contexts.bias[:, list(dims)])
 
 
 def draw_failures(axes: Axes, points: Array, **legend: Any) -> None:
@@ -92,12 +92,15 @@ def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
     low, high = library.context_low[dim], library.context_high[dim]
     grid = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), 400)
     contexts = library.mixture.contexts
-    for k, weight in enumerate(np.exp(library.mixture.log_weights)):
-        mean, std = contexts.bias[k, dim], np.sqrt(contexts.cov[k, dim, dim])
-        density = weight * np.exp(-0.5 * ((grid - mean) / std) ** 2) / (std * np.sqrt(2 * np.pi))
-        axes.plot(grid, density, color=component_color(k))
-        draw_number(axes, k, float(mean), float(weight / (std * np.sqrt(2 * np.pi))))
+    means, stds = contexts.bias[:, dim], np.sqrt(contexts.cov[:, dim, dim])
+    peaks = np.exp(library.mixture.log_weights) / (stds * np.sqrt(2 * np.pi))
+    for k, (mean, std, peak) in enumerate(zip(means, stds, peaks, strict=True)):
+        density = peak * np.exp(-0.5 * ((grid - mean) / std) ** 2)
+        axes.plot(grid, density, color=component_color(k), ls=line_style(k))
     axes.axvspan(low, high, color="black", alpha=0.06, lw=0)
+    axes.set_xlim(grid[0], grid[-1])
+    axes.set_ylim(-0.05 * peaks.max(), 1.15 * peaks.max())  # with room for the legend
+    draw_numbers(axes, np.column_stack([means, peaks]))
     axes.set_ylabel("weighted density")
 
 
@@ -128,7 +131,7 @@ def _success_line_figure(library: SkillLibrary, task: Task, seed: int) -> Figure
     contexts = low + (high - low) * (np.arange(_LINE_CELLS)[:, None] + 0.5) / _LINE_CELLS
     executed = repertoire(library.mixture, task, contexts, stream(seed, PLOT_STREAM, 2))
     active = is_active(executed.gating) & valid_contexts(task, contexts)[:, None]
-    heights = [2.6, 0.6 + min(0.18 * len(library), 9.0)]
+    heights = [2.6, 0.8 + min(0.18 * len(library), 9.0)]
     figure = Figure(figsize=(6, sum(heights)), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
     draw_success_line(above, contexts[:, 0], np.where(active, executed.gating, 0.0), executed.success)

@@ -13,7 +13,7 @@ from svsl.model.library import SkillLibrary
 from svsl.model.mixture import is_active
 from svsl.model.random import PLOT_STREAM, stream
 from svsl.show.playback import PlayableSkill, trimmed_motion, versatile_context
-from svsl.show.plots.style import GOAL_COLOR, component_color, counted
+from svsl.show.plots.style import GOAL_COLOR, component_color, counted, line_style
 from svsl.show.rendering import Renderer, draw_planar_scene, make_renderer
 from svsl.simulation.reacher import LINKS, arm_points
 from svsl.tasks.base import Task, uniform_contexts
@@ -45,7 +45,8 @@ def draw_ball_heights(axes: Axes, library: SkillLibrary, task: Task, context: Ar
     for k, motion in _active_motions(library, task, context).items():
         time = motion.dt_s * np.arange(len(motion.trail))
         free = slice(motion.trail_start, None)
-        axes.plot(time[free], motion.trail[free, 2], color=component_color(k), lw=1.4, label=f"component {k}")
+        height, color = motion.trail[free, 2], component_color(k)
+        axes.plot(time[free], height, color=color, ls=line_style(k), lw=1.4, label=f"component {k}")
     axes.set_xlabel("time [s]")
     axes.set_ylabel("height of the ball [m]")
     axes.set_title("context " + ", ".join(f"{value:.2f}" for value in context), fontsize=10)
@@ -120,7 +121,8 @@ def postures_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
         components = draw_postures(axes, library, task, context, rng)
         axes.set_title(f"goal ({context[0]:.1f}, {context[1]:.1f}): {counted(components, 'component')}", fontsize=10)
     figure.suptitle(
-        f"Mean postures of the components among {_DRAWS} draws, by context (red: goal and obstacles; dashed: fails)"
+        f"Mean postures of the components among {_DRAWS} draws, by context "
+        "(red: goal and obstacles; green: tips; dashed: fails)"
     )
     return figure
 

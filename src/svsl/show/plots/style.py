@@ -22,6 +22,12 @@ Color = tuple[float, float, float]  # red, green and blue from 0 to 1
 # Paul Tol's "muted" scheme: distinct for every kind of colour vision
 HUES = ("#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499")
 _SHADES = (0.0, 0.35, -0.3)
+_DASHES = ("-", "--", "-.")
+_NUMBER_SIZE, _NUMBER_SHADE = 7, 0.5
+# where a number may be: above, below, beside or diagonal to its point, then further away
+_BESIDE = np.array([(x, y) for far in (1, 2, 3) for x, y in (
+    (0, far), (0, -far), (far, 0), (-far, 0), (far, far), (-far, far), (far, -far), (-far, -far)
+)])  # fmt: skip
 GOAL_COLOR = "#EE0000"
 FORMATS = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".eps")
 
@@ -45,12 +51,28 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
-def draw_number(axes: Axes, component: int, x: float, y: float) -> None:
-    """Writes the number of a component, in a dark shade of its colour, above a point of the axes."""
-    red, green, blue = (0.6 * value for value in component_color(component))
-    place: Any = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center", "va": "bottom"}
-    number = axes.annotate(str(component), (x, y), **place, fontsize=7, color=(red, green, blue), annotation_clip=True)
-    number.set(path_effects=[withStroke(linewidth=1.8, foreground="white")], zorder=6)  # readable on crosses
+def line_style(component: int) -> str:
+    """Returns the dashes of a component's line: components whose colours are shades of one hue differ in them."""
+    return _DASHES[component // len(HUES) % len(_SHADES)]
+
+
+def draw_numbers(axes: Axes, points: Array) -> None:
+    """Writes the number of each component beside its point `(K, 2)`, where no other number is.
+
+    Numbers are in a dark shade of their component's colour. The limits of the axes must be set.
+    """
+    taken: list[Array] = []  # the middles of the numbers so far and half their sizes, in typographic points
+    for k, place in enumerate(72 / axes.figure.dpi * axes.transData.transform(points)):
+        half = np.array([0.3 * len(str(k)) + 0.1, 0.5]) * _NUMBER_SIZE
+        middles = place + _BESIDE * (half + 0.3 * _NUMBER_SIZE)
+        free = [all((abs(middle - other[0]) >= half + other[1]).any() for other in taken) for middle in middles]
+        chosen = middles[free.index(True) if any(free) else 0]
+        taken.append(np.array([chosen, half]))
+        color = tuple(_NUMBER_SHADE * value for value in component_color(k))
+        style: Any = {"textcoords": "offset points", "ha": "center", "va": "center", "annotation_clip": True}
+        at, offset = (float(points[k, 0]), float(points[k, 1])), tuple(chosen - place)
+        number = axes.annotate(str(k), at, offset, fontsize=_NUMBER_SIZE, color=color, **style)
+        number.set(path_effects=[withStroke(linewidth=1.8, foreground="white")], zorder=6)  # readable on crosses
 
 
 def check_format(path: Path) -> None:
