@@ -90,8 +90,8 @@ _VERSATILE_BEER_PONG = replace(
 )  # fmt: skip
 # plain distances are steep near the target: components need more entropy to stay wide
 _EFFICIENT_TABLE_TENNIS = replace(
-    _TABLE_TENNIS, beta=0.5, expert_batch=26, buffer=1134, reject_outside=True, delete_factor=1.5,
-    from_scratch=8, warm_start_iterations=300,
+    _TABLE_TENNIS, components=30, beta=0.5, beta_weight=None, expert_batch=26, buffer=1134, reject_outside=True,
+    delete_factor=1.5, from_scratch=8, warm_start_iterations=300, start_tests=20, closing_iterations=400,
 )  # fmt: skip
 # not in the paper: a surrogate fitted to 3 episodes per feature is far less noisy than with 1.5
 _REACHER5 = SVSLConfig(
