@@ -14,7 +14,7 @@ from svsl.cli import main
 from svsl.runs.folder import Run
 
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("0[1-46-9]_*.py"))
-NEEDS = {"03": "imageio", "06": "gymnasium_robotics"}
+NEEDS = {"03": "imageio", "06": "gymnasium_robotics", "07": "imageio", "08": "gymnasium_robotics"}
 SMALL = ["--components", "1", "--iterations", "4", "--test-contexts", "5", "--quiet", "--out", "run"]
 
 

@@ -279,7 +279,7 @@ def test_broken_checkpoints_and_configs_are_rejected(tmp_path: Path) -> None:
     changed = replace(run.config, seed=5, settings=replace(SMALL, alpha=3.0))
     with pytest.raises(SvslError, match=r"\(settings.alpha 3.0 instead of 0.001; seed 5 instead of 0\)"):
         Trainer(Run(run.folder, changed))
-    for text, message in (("{", "Expecting property name"), ("{}", "format is missing"), ("1", "iterable")):
+    for text, message in (("{", "Expecting property name"), ("{}", "format is missing"), ("1", "a JSON object")):
         (run.folder / "config.json").write_text(text)
         with pytest.raises(SvslError, match=rf"not a readable configuration \(.*{message}"):
             Run.open(run.folder)
