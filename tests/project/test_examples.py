@@ -45,9 +45,12 @@ def test_an_example_trains_as_documented(example: ModuleType, capfd: pytest.Capt
 
 
 @pytest.mark.skipif(find_spec("gymnasium_robotics") is not None, reason="gymnasium-robotics is installed")
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("task", ["06_fetch_reach:fetch_reach", "08_fetch_push:fetch_push"])
+def test_a_missing_package_is_named(
+    task: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    assert main(["check-task", "06_fetch_reach:fetch_reach"]) == 2
+    assert main(["check-task", task]) == 2
     error = capfd.readouterr().err
     assert "this example needs pip install gymnasium-robotics" in error
     assert error.count("\n") == 1

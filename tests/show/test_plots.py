@@ -279,6 +279,7 @@ def test_the_others_are_drawn_if_one_figure_fails(
         raise ValueError("Axis limits cannot be NaN or Inf")
 
     monkeypatch.setitem(FIGURES, "contexts", broken)
+    monkeypatch.setattr("svsl.show.progress._LINE_EVERY_S", np.inf)  # also on a slow machine
     capsys.readouterr()
     assert main(["plot", "run"]) == 0
     out, err = capsys.readouterr()
@@ -293,7 +294,10 @@ def test_the_others_are_drawn_if_one_figure_fails(
     assert err.startswith("no figures of the library: run has no trained component yet")
 
 
-def test_libraries_without_a_run_are_drawn_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_libraries_without_a_run_are_drawn_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("svsl.show.progress._LINE_EVERY_S", np.inf)  # also on a slow machine
     small_library("toys:Bimodal", np.zeros((2, 1)), 0.5, np.zeros((2, 2))).save("both.safetensors")
     assert main(["plot", "both.safetensors", "--trust-task"]) == 0
     assert main(["plot", "planar-reacher", "--out", "here"]) == 0
