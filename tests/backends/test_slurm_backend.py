@@ -46,11 +46,15 @@ import time
 from pathlib import Path
 from toys import Unimodal
 
+FOLDER = Path(__file__).parent
+
 class Slow(Unimodal):
-    "Is slow, and leaves the process in which it runs as a file."
+    "Leaves the process in which it runs as a file, and is slow in the processes that are to be ended."
     def evaluate(self, contexts, parameters, rng):
-        Path(__file__).with_name(f"worker-{os.getpid()}").touch()
-        time.sleep(0.005)
+        (FOLDER / f"worker-{os.getpid()}").touch()
+        ended = FOLDER / "ended"
+        if not ended.exists() or str(os.getpid()) in ended.read_text().split():
+            time.sleep(0.5)
         return super().evaluate(contexts, parameters, rng)
 """
 HERE = {"cluster": "local"}
@@ -121,6 +125,7 @@ def test_a_job_that_is_ended_in_the_middle_continues_to_the_same_libraries(
             workers = [int(path.name.partition("-")[2]) for path in Path().glob("worker-*")]
             assert len(workers) == 2
             ended.extend(job.work for job in jobs)
+            Path("ended").write_text(" ".join(map(str, workers)))
             end_job(workers)
         elif ended and where == "slurm":
             for job in queue("PENDING"):  # Slurm lets requeued jobs wait for two minutes
