@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test test-slow test-lowest format docs results dist check-dist clean
+.PHONY: train test test-slow test-lowest test-foreign format docs results dist check-dist clean
 
 train: .venv/installed
 	$(BIN)/svsl train planar-reacher --components 40 --out runs/first --overwrite
@@ -49,6 +49,14 @@ test-lowest:
 	build/lowest/bin/uv pip install --quiet --python build/lowest/bin/python --resolution lowest-direct \
 		--editable . 'pytest>=8.2' 'hypothesis>=6.100'
 	build/lowest/bin/python -m pytest -o filterwarnings= $(addprefix tests/,model simulation tasks evaluation runs cli/test_cli.py)
+
+# the examples with environments that need an older MuJoCo than the other tests use
+test-foreign:
+	rm -rf build/foreign
+	$(PYTHON) -m venv build/foreign
+	build/foreign/bin/python -m pip install --quiet --disable-pip-version-check --editable . \
+		'pytest>=8.2' 'gymnasium[mujoco]>=1.0' gymnasium-robotics 'mujoco<3.9'
+	build/foreign/bin/python -m pytest -o filterwarnings= tests/project/test_examples.py
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -17,7 +17,8 @@ import pytest
 import tyro
 
 from svsl import load_pretrained
-from svsl.cli.dispatch import COMMANDS, main
+from svsl.cli import main
+from svsl.cli.dispatch import COMMANDS
 from svsl.evaluation.result import Evaluation
 from svsl.experiments.catalogue import find_experiment
 from svsl.learners.svsl_config import SVSLConfig

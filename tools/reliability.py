@@ -4,7 +4,7 @@ python tools/reliability.py kills --count 1000
 python tools/reliability.py mutations --count 10000
 python tools/reliability.py nan
 python tools/reliability.py workers --count 100
-python tools/reliability.py nodes --count 5
+python tools/reliability.py nodes --count 10
 """
 
 import itertools
@@ -127,8 +127,8 @@ def _runs_to_kill(options: Options) -> list[str]:
 
 def _killed(run: Path, settings: str, seconds: float, rng: random.Random) -> Iterator[str]:
     """Trains a run to its end, with kills at random moments; yields the stage of training of each."""
-    command = f"train {settings} --quiet --checkpoint-s 0 --out {run}"
-    while True:
+    command, finished = f"train {settings} --quiet --checkpoint-s 0 --out {run}", False
+    while not finished:
         process = _svsl(command)
         try:
             process.wait(rng.uniform(0.3, 1.0) * seconds)
@@ -136,8 +136,9 @@ def _killed(run: Path, settings: str, seconds: float, rng: random.Random) -> Ite
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        seconds *= 1.05  # a machine that has become slower must not kill it before it begins, for ever
         if Run.config_path(run).exists():
-            command = f"resume {run} --quiet --checkpoint-s 0"
+            command, finished = f"resume {run} --quiet --checkpoint-s 0", Run.open(run).finished
             yield _stage(Run.open(run))
         else:
             yield "before the first checkpoint"

@@ -4,16 +4,16 @@ import ctypes
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from svsl.errors import SvslError
-from svsl.model.library import Component, Skill, SkillLibrary
-from svsl.model.shipped import load_pretrained
 from svsl.model.version import __version__
 
+TYPE_CHECKING = False  # like typing's, without the time to import it
 if TYPE_CHECKING:
     from svsl.api import make_learner, train
     from svsl.learners.base import SearchSpace
+    from svsl.model.library import Component, Skill, SkillLibrary
+    from svsl.model.shipped import load_pretrained
     from svsl.runs.callbacks import Callback
     from svsl.tasks.base import Outcome, Task
     from svsl.tasks.registry import make_task
@@ -34,12 +34,17 @@ __all__ = [
     "train",
 ]
 
-# imported on first use: a program that only uses a library needs NumPy and safetensors, nothing else
+# imported on first use: a program that only uses a library needs NumPy and safetensors, nothing else, and the command
+# line can answer Ctrl-C while NumPy is imported
 _ON_FIRST_USE = {
     "Callback": "svsl.runs.callbacks",
+    "Component": "svsl.model.library",
     "Outcome": "svsl.tasks.base",
     "SearchSpace": "svsl.learners.base",
+    "Skill": "svsl.model.library",
+    "SkillLibrary": "svsl.model.library",
     "Task": "svsl.tasks.base",
+    "load_pretrained": "svsl.model.shipped",
     "make_learner": "svsl.api",
     "make_task": "svsl.tasks.registry",
     "train": "svsl.api",

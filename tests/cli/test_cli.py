@@ -341,3 +341,9 @@ def test_a_weight_stage_that_lowers_success_gets_a_warning() -> None:
     warning = weight_stage_warning(run)
     assert warning is not None
     assert "kept 1 of 2 components, and success fell from 62% to 28% in tests: a larger --beta-weight" in warning
+
+
+def test_ctrl_c_while_modules_are_imported_gets_one_line() -> None:
+    Path("numpy.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    ended = svsl("tasks")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "svsl: interrupted\n")

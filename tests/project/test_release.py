@@ -32,6 +32,7 @@ def test_the_workflows_check_every_supported_python() -> None:
     test, wheels, release = (workflows[name]["jobs"] for name in ("test", "wheels", "release"))
     assert {"run": "make test"} in test["test"]["steps"]
     assert {"run": "make test-lowest"} in test["lowest"]["steps"]
+    assert {"run": "make test-foreign"} in test["foreign"]["steps"]
     assert test["test"]["strategy"]["matrix"]["python"] == supported
     assert wheels["check"]["strategy"]["matrix"] == {"os": ["ubuntu-latest", "macos-latest"], "python": supported}
     assert release["publish"]["permissions"] == {"id-token": "write"}, "trusted publishing, and no other right"

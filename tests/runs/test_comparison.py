@@ -25,7 +25,9 @@ from svsl.runs.comparison import Group, group_runs, iqm_interval, learning_curve
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
 from svsl.runs.training import Trainer
-from svsl.show.plots.learning import draw_learning
+from svsl.show.plots.front import FrontPoint, draw_front
+from svsl.show.plots.learning import draw_learning, draw_legend
+from svsl.show.plots.style import pixels
 from svsl.show.tables import print_table
 
 CONFIG = RunConfig("toys:Unimodal", {}, "svsl", SVSLConfig(components=2, iterations=4), 0)
@@ -73,7 +75,16 @@ def test_intervals_stay_in_the_range_of_the_quantity() -> None:
         (band,) = axes.collections
         ends = np.asarray(band.get_paths()[0].vertices)[:, 1]
         assert (ends.min() >= 0 and ends.max() <= 1) == bounded
-        assert (axes.get_ylim()[0] >= -0.03 and axes.get_ylim()[1] <= 1.03) == bounded
+        assert (axes.get_ylim() == pytest.approx((-0.02, 1.02))) == bounded, "all of the range, also for equal values"
+
+
+def test_bars_of_a_front_stay_in_the_range_of_the_quantity() -> None:
+    numbers = {"ways": np.array([0.1, 0.9]), "success_rate": np.array([0.2, 1.0])}
+    draw_front(axes := Figure().subplots(), [FrontPoint("svsl", "0.1", numbers)], "ways", "success_rate")
+    bars = np.concatenate([line for bars in axes.collections for line in bars.get_segments()])  # type: ignore[attr-defined]
+    assert bars.min() == 0
+    assert bars[:, 0].max() > 5, "there is no most"
+    assert bars[:, 1].max() == 1
 
 
 def test_seeds_of_one_configuration_form_a_group_named_by_what_differs() -> None:
@@ -185,6 +196,39 @@ def test_the_drawing_shows_the_curve_and_its_band() -> None:
     assert band[:, 1].max() == pytest.approx(2.5 + 3.182446 * np.std(range(4), ddof=1) / 2)
 
 
+@pytest.mark.parametrize("count", [1, 13])
+def test_one_legend_below_all_axes_names_each_group_once(count: int) -> None:
+    figure = Figure(figsize=(10.4, 7.4), layout="constrained")
+    draw_legend(figure)
+    assert not figure.legends, "there is nothing to name"
+    groups = [Group(f"alpha-{k}", (run_with(f"r{k}", [(0, 0.0), (1000, 1.0 * k)]),)) for k in range(count)]
+    for run in (run for group in groups for run in group.runs):
+        rows = [row | {"return_sampled": row["return_mean"] - 7} for row in run.read_metrics()]
+        run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for axes, metric in zip(figure.subplots(2, 2).ravel(), ["return_mean", "return_sampled"] * 2, strict=True):
+        draw_learning(axes, groups, metric, robust=False)
+    draw_legend(figure)
+    pixels(figure)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [f"alpha-{k} (1)" for k in range(count)]
+    assert legend.get_title().get_text() == "seeds in brackets; dashed: drawn parameters"
+    place = legend.get_window_extent()
+    assert 0 <= place.y0 < place.y1 < min(np.asarray(axes.get_tightbbox())[0, 1] for axes in figure.axes)
+    assert 0 <= place.x0 < place.x1 <= 1040
+
+
+@pytest.mark.parametrize("apart", [1.0, 1000.0])
+def test_bands_are_in_the_picture_if_they_leave_a_third_to_the_curves(apart: float) -> None:
+    runs = tuple(run_with(f"r{s}", [(0, apart * s), (1000, apart * s + 20)], seed=s) for s in range(2))
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    draw_learning(axes := figure.subplots(), [Group("g", runs)], "return_mean", robust=False)
+    band = np.asarray(axes.collections[0].get_paths()[0].vertices)[:, 1]
+    bottom, top = axes.get_ylim()
+    assert (bottom < band.min() and band.max() < top) == (apart == 1)
+    assert top - bottom < 3.2 * 20
+    assert not axes.get_legend(), "it would cover curves"
+
+
 def test_the_return_of_drawn_parameters_is_drawn_beside_that_of_means() -> None:
     run = run_with("run", [(0, 1.0), (1000, 3.0)])
     axes = Figure().subplots()
@@ -200,10 +244,6 @@ def test_the_return_of_drawn_parameters_is_drawn_beside_that_of_means() -> None:
         np.testing.assert_allclose(np.asarray(drawn.get_ydata()), np.asarray(means.get_ydata()) - 7)
         assert axes.get_ylim()[0] < -4
         assert axes.get_ylim()[1] > 3
-        legend = axes.get_legend()
-        assert legend is not None
-        assert legend.get_title().get_text() == "seeds in brackets; dashed: drawn parameters"
-        assert len(legend.get_texts()) == 1
     draw_learning(other := Figure().subplots(), [Group("g", (run,))], "return_sampled", robust=False)
     assert len(other.lines) == 1
 
@@ -265,7 +305,7 @@ def test_compare_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     assert "has no option 'reward'; its options: none" in capsys.readouterr().err
     assert main([*command, "--metrics", "speed"]) == 2
     assert "unknown metric 'speed'; these runs have" in capsys.readouterr().err
-    for out, message in (("x.foo", "ends in .png, .pdf, .svg,"), ("a0", "got the folder 'a0'")):
+    for out, message in (("x.foo", "ends in .png, .pdf, .svg,"), ("x", "got 'x'"), ("a0", "got the folder 'a0'")):
         assert main(["compare", "a0", "a1", "--contexts", "51", "--out", out]) == 2
         assert message in capsys.readouterr().err
     stored = json.loads(Path("a0/evaluation.json").read_text())

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.patches import Ellipse
@@ -54,6 +55,14 @@ def test_ellipses_are_one_standard_deviation(library: SkillLibrary) -> None:
         distance = np.einsum("ni,ij,nj->n", offset, np.linalg.inv(cov), offset)
         np.testing.assert_allclose(distance, 1, rtol=1e-9)
     assert numbers_at(axes) == {"0": (5.0, 2.0), "1": (6.0, -3.0)}
+
+
+def test_the_heaviest_component_is_opaque_also_when_rounded(library: SkillLibrary) -> None:
+    weights = np.array([0.92, 0.08])  # 0.45 + 0.55 * 0.92 / 0.92 is above 1
+    mixture = Mixture(np.log(weights), library.mixture.contexts, library.mixture.experts)
+    axes = Figure().subplots()
+    draw_context_ellipses(axes, SkillLibrary(mixture, library.context_low, library.context_high))
+    assert to_rgba(axes.patches[0].get_edgecolor())[3] == 1
 
 
 def test_no_number_hides_another() -> None:

@@ -6,11 +6,13 @@ import inspect
 import pkgutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 from PIL import Image
 
 import svsl
@@ -21,9 +23,10 @@ from svsl.cli import main
 from svsl.model.gaussians import Array
 from svsl.model.mixture import is_active
 from svsl.show.playback import trimmed_motion
-from svsl.show.plots.contexts import draw_contexts
+from svsl.show.plots.contexts import draw_context_ellipses, draw_contexts, draw_success_map
 from svsl.show.plots.files import FIGURES, plot_library
 from svsl.show.plots.skills import draw_ball_heights, draw_reaches
+from svsl.show.plots.style import pixels
 from svsl.tasks.presentation import Motion, PlanarScene
 from svsl.tasks.simulated import SimulatedTask
 
@@ -211,3 +214,40 @@ def test_figures_can_be_imported_without_the_command_line() -> None:
     assert [type(node) for node in source.body] == [ast.Expr], "only a docstring"
     code = "import sys, svsl.show.plots.files; sys.exit('tyro' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_reaches_that_fail_are_dashed() -> None:
+    task = make_task("reacher5")
+    library = small_library("reacher5", np.array([[0.2, 0.1]]), 1.0, np.zeros((1, 15)))
+    axes = Figure().subplots()
+    draw_reaches(axes, library, task, np.array([0.2, 0.1]))
+    assert axes.lines[1].get_linestyle() == "--", "without a movement, the tip stays far from the goal"
+    task.evaluate = lambda contexts, parameters, rng: Outcome(np.zeros(1), np.ones(1, bool))  # type: ignore[method-assign]
+    draw_reaches(axes := Figure().subplots(), library, task, np.array([0.2, 0.1]))
+    assert axes.lines[1].get_linestyle() == "-"
+
+
+def test_the_number_of_a_component_outside_the_picture_is_at_its_edge() -> None:
+    means = np.array([[5.0, 2.0], [9.0, 2.0], [5.0, -90.0]])
+    axes = (figure := Figure()).subplots()
+    draw_context_ellipses(axes, small_library("planar-reacher", means, 0.3, np.zeros((3, 10))))
+    pixels(figure)
+    frame = axes.get_window_extent()
+    for text in axes.texts:
+        box = text.get_window_extent()
+        assert frame.x0 < box.x0 < box.x1 < frame.x1
+        assert frame.y0 < box.y0 < box.y1 < frame.y1
+    places = {text.get_text(): text.xy for text in axes.texts if isinstance(text, Annotation)}
+    assert places["0"] == (5.0, 2.0)
+    assert (places["1"][0] > 7.0, places["1"][1]) == (True, 2.0)
+    assert (places["2"][0], places["2"][1] < -6.0) == (5.0, True)
+
+
+def test_labels_of_a_success_map_do_not_touch() -> None:
+    axes = (figure := Figure(figsize=(6, 5.2), layout="constrained")).subplots()
+    draw_success_map(axes, np.ones((4, 4)), np.array([-0.2, 0.0]), np.array([0.0, 1.0]))
+    pixels(figure)
+    labels = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+    inside = [box for box in labels if axes.bbox.x0 - 1 < 0.5 * (box.x0 + box.x1) < axes.bbox.x1 + 1]
+    assert len(inside) > 3
+    assert all(a.x1 + 6 < b.x0 for a, b in pairwise(inside))

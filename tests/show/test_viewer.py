@@ -17,13 +17,16 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from PIL import Image
 
 from helpers import small_library
 from pages import look_and_leave
-from svsl import Outcome, SkillLibrary, make_task
+from svsl import Outcome, SkillLibrary, load_pretrained, make_task
 from svsl.cli import main
 from svsl.model.gaussians import Array
+from svsl.show.plots.style import pixels
 from svsl.tasks.base import context_maps
 from svsl.tasks.mujoco_task import MujocoTask, Rollout, Scene
 
@@ -268,6 +271,25 @@ def test_a_camera_that_looks_straight_down_has_an_up_direction() -> None:
     view = view_of(Reach('<camera name="scene" pos="0.5 0 2" euler="0 0 90"/>'))
     np.testing.assert_allclose(view.eye, [1.5, 2, 5], atol=1e-9)
     np.testing.assert_allclose(view.axes, [[0, -1, 0], [1, 0, 0], [0, 0, 1]], atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["planar-reacher", "beer-pong", "table-tennis"])
+def test_maps_can_be_read_on_the_page(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+
+    def kept(figure: Figure) -> NDArray[np.uint8]:
+        drawn.append(figure)
+        return pixels(figure)
+
+    monkeypatch.setattr("svsl.show.viewer.board.pixels", kept)
+    task = make_task(name)
+    for dims in context_maps(task):
+        map_picture(load_pretrained(name), task, dims, None)
+        axes = drawn[-1].axes[0]
+        outline = np.asarray(axes.get_tightbbox())
+        assert 0 <= outline.min() <= outline.max() <= 640, "no label is cut"
+        words = [axes.xaxis.label, axes.yaxis.label, *axes.get_xticklabels(), *axes.get_yticklabels(), *axes.texts]
+        assert min(float(word.get_fontsize()) for word in words) >= 13, "the page shows maps at half their size"
 
 
 @pytest.mark.parametrize("computed", [False, True])

@@ -35,8 +35,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(f"not enough memory ({error}); choose smaller sizes")
     except OSError as error:
         return complain(f"{error.filename or 'file'}: {error.strerror or error}")
-    except KeyboardInterrupt:
-        return complain("interrupted", code=130)
 
 
 def _dispatch(args: list[str]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from svsl.tasks.base import LARGEST_RETURN
+from svsl.tasks.base import is_stored_number
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Evaluation:
         diagnostics = values.get("diagnostics")
         numbers = [*metrics.values(), *(diagnostics or {}).values(), *itertools.chain(*intervals.values())]
         numbers += [own[name] for name in ("seed", "evaluation_seed", "episodes", "episodes_simulated", "wall_s")]
-        if not all(n is None or (isinstance(n, int | float) and abs(n) <= LARGEST_RETURN) for n in numbers):
+        if not all(map(is_stored_number, numbers)):
             raise TypeError("expected finite numbers")
         return cls(
             **own, components=values.get("components"), metrics=metrics, intervals=intervals, diagnostics=diagnostics

@@ -32,7 +32,7 @@ from svsl.runs.comparison import (
 from svsl.show.plots.contexts import draw_contexts, draw_success_map
 from svsl.show.plots.files import plot_side_by_side
 from svsl.show.plots.front import FrontPoint, plot_front
-from svsl.show.plots.learning import draw_learning, plot_learning
+from svsl.show.plots.learning import draw_learning, draw_legend, plot_learning
 from svsl.show.plots.skills import draw_ball_heights
 from svsl.show.plots.style import save_figure
 from svsl.tasks.base import context_maps
@@ -72,6 +72,7 @@ def _learning(reproduction: Reproduction, path: Path) -> None:
 def _entropy(reproduction: Reproduction, path: Path) -> None:
     figure = Figure(figsize=(6, 4), layout="constrained")
     draw_learning(figure.subplots(), reproduction.groups, "mixture_entropy", robust=False)
+    draw_legend(figure)
     save_figure(figure, path)
 
 

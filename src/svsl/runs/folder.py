@@ -21,7 +21,7 @@ from svsl.model.library import SkillLibrary
 from svsl.model.version import __version__
 from svsl.runs.config import FORMAT, RunConfig, use_workers
 from svsl.runs.trust import NamedTask, TaskChoice
-from svsl.tasks.base import LARGEST_RETURN, Task
+from svsl.tasks.base import Task, is_stored_number
 
 MetricsRow = dict[str, Any]  # names to numbers, None for a number that is not finite
 
@@ -337,9 +337,7 @@ class Run:
 
 def _is_metrics_row(row: object) -> bool:
     """Whether a line of a file is what `append_metrics` writes."""
-    return isinstance(row, dict) and all(
-        value is None or (isinstance(value, int | float) and abs(value) <= LARGEST_RETURN) for value in row.values()
-    )
+    return isinstance(row, dict) and all(map(is_stored_number, row.values()))
 
 
 def finite_numbers(row: MetricsRow) -> MetricsRow:

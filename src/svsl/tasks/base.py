@@ -193,6 +193,11 @@ class ContextBox(Protocol):
     def context_high(self) -> Array: ...  # noqa: D102
 
 
+def is_stored_number(value: object) -> bool:
+    """Whether a value from a file is a number that svsl writes: None for one that is not finite."""
+    return value is None or (isinstance(value, int | float) and abs(value) <= LARGEST_RETURN)
+
+
 def uniform_contexts(box: ContextBox, count: int, rng: np.random.Generator) -> Array:
     """Draws contexts uniformly from the valid part of a box."""
     low, high = np.asarray(box.context_low, dtype=np.float64), np.asarray(box.context_high, dtype=np.float64)

@@ -13,7 +13,7 @@ from svsl.model.gaussians import Array, BoolArray
 from svsl.model.library import SkillLibrary
 from svsl.model.mixture import is_active
 from svsl.model.random import PLOT_STREAM, stream
-from svsl.show.plots.style import HUES, component_color, counted, draw_box, draw_numbers, line_style
+from svsl.show.plots.style import HUES, NUMBER_SIZE, component_color, counted, draw_box, draw_numbers, line_style
 from svsl.tasks.base import Task, context_maps, context_names, uniform_contexts, valid_contexts
 
 _FAILURE_CONTEXTS = 2000
@@ -60,7 +60,9 @@ def name_axes(axes: Axes, task: Task, dims: tuple[int, ...] = (0, 1)) -> None:
         axes.set_ylabel(context_names(task)[dims[1]])
 
 
-def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, int] = (0, 1)) -> None:
+def draw_context_ellipses(
+    axes: Axes, library: SkillLibrary, dims: tuple[int, int] = (0, 1), number_size: float = NUMBER_SIZE
+) -> None:
     """Draws each `pi(c|o)` as an ellipse of one standard deviation in two dimensions, more opaque if it is heavier."""
     low, high = library.context_low[list(dims)], library.context_high[list(dims)]
     contexts, weights = library.mixture.contexts, np.exp(library.mixture.log_weights)
@@ -69,7 +71,7 @@ def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, in
         angle = np.degrees(np.arctan2(axis[k, 1, 1], axis[k, 0, 1]))
         mean = float(contexts.bias[k, dims[0]]), float(contexts.bias[k, dims[1]])
         height, width = 2 * np.sqrt(variance[k])
-        strength = 0.45 + 0.55 * weights[k] / weights.max()
+        strength = 0.45 + 0.55 * (weights[k] / weights.max())  # at most 1, also when rounded
         fill, edge = (*color, 0.25 * strength), (*color, strength)
         axes.add_patch(Ellipse(mean, width, height, angle=angle, facecolor=fill, edgecolor=edge, lw=1.4))
         axes.plot(*mean, ".", color=color, alpha=strength, ms=4)
@@ -77,7 +79,7 @@ def draw_context_ellipses(axes: Axes, library: SkillLibrary, dims: tuple[int, in
     margin = 0.12 * (high - low)
     axes.set_xlim(low[0] - margin[0], high[0] + margin[0])
     axes.set_ylim(low[1] - margin[1], high[1] + margin[1])
-    draw_numbers(axes, contexts.bias[:, list(dims)])
+    draw_numbers(axes, contexts.bias[:, list(dims)], number_size)
 
 
 def draw_failures(axes: Axes, points: Array, **legend: Any) -> None:
@@ -87,7 +89,7 @@ def draw_failures(axes: Axes, points: Array, **legend: Any) -> None:
         axes.legend(fontsize=8, **(legend or {"loc": "upper right"}))
 
 
-def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
+def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int, number_size: float = NUMBER_SIZE) -> None:
     """Draws curves of `pi(o) pi(c|o)` over one context dimension."""
     low, high = library.context_low[dim], library.context_high[dim]
     grid = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), 400)
@@ -100,7 +102,7 @@ def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int) -> None:
     axes.axvspan(low, high, color="black", alpha=0.06, lw=0)
     axes.set_xlim(grid[0], grid[-1])
     axes.set_ylim(-0.05 * peaks.max(), 1.15 * peaks.max())  # with room for the legend
-    draw_numbers(axes, np.column_stack([means, peaks]))
+    draw_numbers(axes, np.column_stack([means, peaks]), number_size)
     axes.set_ylabel("weighted density")
 
 
@@ -175,4 +177,5 @@ def draw_success_map(axes: Axes, image: Array, low: Array, high: Array, colors: 
     extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
     picture = axes.imshow(image, origin="lower", extent=extent, vmin=0, vmax=1, cmap=colors, aspect="auto")
     axes.figure.colorbar(picture, ax=axes, label="success rate")
+    axes.locator_params(axis="x", nbins=6)  # long labels do not touch
     axes.set_title(f"mean success {np.nanmean(image):.1%}", fontsize=10)

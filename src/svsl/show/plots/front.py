@@ -44,7 +44,7 @@ def plot_front(points: Sequence[FrontPoint], x: Sequence[tuple[str, str]], y: tu
 def draw_front(axes: Axes, points: Sequence[FrontPoint], x: str, y: str) -> None:
     """Draws the points of each series, joined in their order; a setting of which no run has a metric is left out.
 
-    Bars are 95 % intervals of the means. The axis of `y`, a rate, is logarithmic in its complement.
+    Bars are 95 % intervals of the means. `x` is a count. The axis of `y`, a rate, is logarithmic in its complement.
     """
     known = [point for point in points if all(np.isfinite(point.numbers[name]).any() for name in (x, y))]
     for number, series in enumerate(dict.fromkeys(point.series for point in points)):
@@ -55,11 +55,12 @@ def draw_front(axes: Axes, points: Sequence[FrontPoint], x: str, y: str) -> None
         summaries = [[summarise(point.numbers[name]) for name in (x, y)] for point in members]
         means = np.array([[s.mean for s in pair] for pair in summaries]).reshape(-1, 2)
         widths = np.nan_to_num([[s.half_width for s in pair] for pair in summaries]).reshape(-1, 2)
-        rates = np.array([np.minimum(widths[:, 1], means[:, 1]), np.minimum(widths[:, 1], 1 - means[:, 1])])
+        below = np.minimum(widths, means)  # counts and rates are not negative
+        rates = np.array([below[:, 1], np.minimum(widths[:, 1], 1 - means[:, 1])])
         axes.errorbar(
             means[:, 0],
             means[:, 1],
-            xerr=widths[:, 0],
+            xerr=np.array([below[:, 0], widths[:, 0]]),
             yerr=rates,
             fmt=f"{marker}-",
             ms=6,

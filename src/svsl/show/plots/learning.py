@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from svsl.errors import SvslError
+from svsl.model.gaussians import Array
 from svsl.runs.comparison import Group, labelled, learning_curve
 from svsl.runs.folder import MetricsRow, Run
 from svsl.show.plots.style import HUES, component_color, save_figure
@@ -89,11 +92,13 @@ def plot_learning(
             for axes, metric in zip(column, metrics, strict=True):
                 draw_learning(axes, part, metric, robust=False)
                 axes.set_title(f"{panels} {value}: {axes.get_title()}", fontsize=10)
+        draw_legend(figure)
         return save_figure(figure, path)
     figure = Figure(figsize=(5.2 * len(metrics), 7.4), layout="constrained")
     for metric, (top, bottom) in zip(metrics, figure.subplots(2, len(metrics), squeeze=False).T, strict=True):
         draw_learning(top, groups, metric, robust=False)
         draw_learning(bottom, groups, metric, robust=True)
+    draw_legend(figure)
     return save_figure(figure, path)
 
 
@@ -109,12 +114,24 @@ def _parts(groups: Sequence[Group], option: str) -> dict[str, list[Group]]:
     return {value: labelled(members) for value, members in parts.items()}
 
 
+def _most(lines: Sequence[Array], bands: Sequence[Array]) -> tuple[float, float]:
+    """Returns limits for curves and their bands that leave a third of the height to most of the curves.
+
+    The worst tests of a curve, usually the first, and bands of few seeds would flatten everything else.
+    """
+    top = float(max(np.nanmax(line) for line in lines))
+    floor = float(min(min(np.nanquantile(line, _WORST), line[np.isfinite(line)][-1]) for line in lines))
+    reach = (top - floor) or 0.1
+    ends = np.concatenate([*lines, *bands, [floor - 0.1 * reach, top + 0.1 * reach]])
+    return max(floor - reach, float(np.nanmin(ends))), min(top + reach, float(np.nanmax(ends)))
+
+
 def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool) -> None:
     """Draws one curve per group: mean and its 95 % interval; if robust, interquartile mean and bootstrap interval.
 
     Beside the return of component means, a thin dashed line shows that of drawn parameters.
     """
-    tops, floors, ends, dashed = [], [], [], False
+    lines, bands, ends = [], [], []
     curves = [learning_curve(group, metric) for group in groups]
     unit, label = episodes_axis(max((curve.episodes[-1] for curve in curves if curve), default=0.0))
     for index, (group, curve) in enumerate(zip(groups, curves, strict=True)):
@@ -129,25 +146,36 @@ def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool
         axes.plot(x, middle, color=color, lw=1.6, marker=".", markevery=[-1], label=name)
         axes.fill_between(x, low, high, color=color, alpha=0.22, lw=0)
         ends.append(curve.episodes[-1])
-        shown = [middle]
+        lines.append(middle)
+        bands += [low, high]
         drawn = learning_curve(group, _DRAWN[metric]) if metric in _DRAWN else None
         if drawn is not None:
-            shown.append(drawn.iqm if robust else drawn.mean)
-            axes.plot(drawn.episodes / unit, shown[-1], color=color, lw=0.9, ls="--", marker=".", ms=3, markevery=[-1])
-            dashed = True
-        tops += [np.nanmax(line) for line in shown]
-        floors += [min(np.nanquantile(line, 0.15), line[np.isfinite(line)][-1]) for line in shown]
-    if tops:  # without the first components' returns, which would flatten everything that follows
-        span = max(tops) - min(floors)
-        least, most = _RANGES.get(metric, (-np.inf, np.inf))
-        bottom, top = min(floors) - 0.1 * span - 1e-9, max(tops) + 0.15 * span + 1e-9
-        axes.set_ylim(max(bottom, least - 0.02), min(top, most + 0.02))
+            lines.append(drawn.iqm if robust else drawn.mean)
+            axes.plot(drawn.episodes / unit, lines[-1], color=color, lw=0.9, ls="--", marker=".", ms=3, markevery=[-1])
+    if lines:
+        least, most = _RANGES.get(metric) or _most(lines, bands)
+        margin = 0.02 * (most - least)
+        axes.set_ylim(least - margin, most + margin)
         if max(ends) > _FAR_APART * min(ends):
             axes.set_xscale("log")
             axes.xaxis.set_minor_formatter(NullFormatter())
-        title = "seeds in brackets" + ("; dashed: drawn parameters" if dashed else "")
-        axes.legend(fontsize=8, title=title, title_fontsize=7)
     axes.set_title("interquartile mean, 95 % bootstrap" if robust else "mean, 95 % interval (Student's t)", fontsize=10)
     axes.set_xlabel(label)
     axes.set_ylabel(metric.replace("_", " "))
     axes.grid(alpha=0.3)
+
+
+def draw_legend(figure: Figure) -> None:
+    """Adds a legend of the groups of all axes below them, where it covers no curve."""
+    lines = [line for axes in figure.axes for line in axes.lines]
+    groups = {(str(line.get_label()), to_hex(line.get_color())): line for line in lines}
+    found = {key: line for key, line in groups.items() if not key[0].startswith("_")}  # as Matplotlib calls the others
+    if not found:
+        return
+    columns = max(1, int(figure.get_figwidth() / (0.6 + 0.075 * max(len(label) for label, _ in found))))
+    dashed = any(line.get_linestyle() == "--" for line in lines)
+    title = "seeds in brackets" + ("; dashed: drawn parameters" if dashed else "")
+    figure.set_figheight(figure.get_figheight() + 0.4 + 0.18 * -(-len(found) // columns))
+    names = [label for label, _ in found]
+    style: Any = {"fontsize": 8, "title": title, "title_fontsize": 7, "loc": "outside lower center"}
+    figure.legend([*found.values()], names, ncols=min(columns, len(found)), **style)

@@ -93,15 +93,20 @@ def reaches_figure(library: SkillLibrary, task: Task, seed: int = 0) -> Figure:
     contexts = uniform_contexts(task, 4, stream(seed, PLOT_STREAM, 4))
     for axes, context in zip(figure.subplots(2, 2).ravel(), contexts, strict=True):
         draw_reaches(axes, library, task, context)
+    figure.suptitle("Last postures of the active components (red: goal; dotted: path of the tip; dashed: fails)")
     return figure
 
 
 def draw_reaches(axes: Axes, library: SkillLibrary, task: Task, context: Array) -> None:
-    """Draws the path of the tip and the last posture of every active component."""
+    """Draws the path of the tip and the last posture of every active component, dashed if it fails."""
     motions = _active_motions(library, task, context)
-    for k, motion in motions.items():
+    contexts = np.repeat(context[None], len(motions), axis=0)
+    means = library.mixture.component_means(contexts, np.array([*motions]))
+    success = run_finite(task, contexts, means, stream(0, PLOT_STREAM, 4)).success
+    for (k, motion), good in zip(motions.items(), success, strict=True):
         axes.plot(*motion.trail[:, :2].T, ":", color=component_color(k), lw=1.0)
-        axes.plot(*arm_points(motion.poses[-1, 1 : 1 + LINKS]).T, "-o", color=component_color(k), ms=2.5, lw=1.6)
+        points, style = arm_points(motion.poses[-1, 1 : 1 + LINKS]), "-o" if good else "--o"
+        axes.plot(*points.T, style, color=component_color(k), ms=2.5, lw=1.6)
     axes.plot(*context, "o", color=GOAL_COLOR, ms=9, zorder=3)
     axes.plot(0, 0, "s", color="black", ms=7, zorder=4)
     axes.set_xlim(-0.55, 0.55)

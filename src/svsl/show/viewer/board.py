@@ -15,7 +15,7 @@ from svsl.show.viewer.stage import facing
 from svsl.tasks.base import Task
 
 Dims = tuple[int, ...]
-_PIXELS = 640
+_PIXELS, _NUMBER_SIZE = 640, 13  # readable although the page shows it at half its size
 
 
 def map_picture(
@@ -28,12 +28,12 @@ def map_picture(
     figure = Figure(figsize=(6.4, 6.4), dpi=_PIXELS / 6.4)
     axes = figure.add_axes((0.14, 0.11, 0.83, 0.83))
     if len(dims) == 1:
-        draw_context_densities(axes, library, dims[0])
+        draw_context_densities(axes, library, dims[0], _NUMBER_SIZE)
     else:
         if success is not None:
             low, high = library.context_low[list(dims)], library.context_high[list(dims)]
             draw_success_map(axes, success, low, high, colors="gray")
-        draw_context_ellipses(axes, library, (dims[0], dims[1]))
+        draw_context_ellipses(axes, library, (dims[0], dims[1]), _NUMBER_SIZE)
     name_axes(axes, task, dims)
     axes.xaxis.label.set_fontsize(16)
     axes.yaxis.label.set_fontsize(16)
