@@ -16,10 +16,9 @@ from svsl.tasks.registry import REGISTRY
 CONTEXTS = 100
 
 
-def test_the_tasks_of_the_paper_have_a_shipped_library() -> None:
+def test_tasks_have_a_shipped_library() -> None:
     # the 5-link reacher is three tasks, one per reward, and only compares learners
-    without = {"reacher5", "box-pushing", "hopper-jump"}  # no library of the last two is good enough yet
-    assert pretrained_names() == sorted(set(REGISTRY) - without)
+    assert pretrained_names() == sorted(set(REGISTRY) - {"reacher5"})
     with pytest.raises(SvslError, match="no library is shipped for 'golf'; shipped: beer-pong"):
         load_pretrained("golf")
 

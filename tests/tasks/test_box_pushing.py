@@ -253,6 +253,22 @@ def test_targets_are_far_enough_away(start: Any, share: float) -> None:
     assert_allclose(np.quantile(turns, [0.25, 0.5, 0.75]), [-np.pi / 2, 0, np.pi / 2], atol=0.15)
 
 
+def test_a_quarter_turn_of_box_and_target_is_the_same_problem() -> None:
+    """So box yaws within an eighth of a turn are as good as the published full circle."""
+    task, rng = BoxPushing("random"), stream(12)
+    contexts, parameters = uniform_contexts(task, 24, rng), 0.3 * rng.standard_normal((24, 35))
+    assert np.abs(contexts[:, 2]).max() <= np.pi / 4
+    turned = contexts + np.array([0, 0, np.pi / 2, 0, 0, np.pi / 2])
+    first, second = (task.evaluate_batch(c, parameters) for c in (contexts, turned))
+    assert (first.info["mode"] != "untouched").sum() > 12
+    for name in ("distance", "angle"):
+        ends = [np.asarray(outcome.info[name], dtype=float) for outcome in (first, second)]
+        assert np.median(np.abs(ends[0] - ends[1])) < 1e-4
+    assert np.median(np.abs(first.returns - second.returns)) < 0.01
+    other = task.evaluate_batch(contexts + np.array([0, 0, np.pi / 4, 0, 0, np.pi / 4]), parameters)
+    assert np.median(np.abs(first.returns - other.returns)) > 0.1, "an eighth of a turn is another one"
+
+
 def test_the_visuals_do_not_change_the_motion() -> None:
     contexts, parameters = TARGETS, 0.4 * stream(7).standard_normal((3, 35))
     task, full = BoxPushing(), BoxPushing()

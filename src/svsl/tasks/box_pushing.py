@@ -38,6 +38,7 @@ Controller = Literal["simulator", "published"]
 LEAST_DISTANCE = 0.3  # metres from the box to its target at the start
 _BOX_LOW, _BOX_HIGH = np.array([0.3, -0.45]), np.array([0.6, 0.45])  # of the positions of box and target
 _START_YAW = np.pi  # of the fixed start
+_EIGHTH_TURN = np.pi / 4
 _TCP_HEIGHT = BOX_Z + 0.15
 _DURATION_S = 2.0
 _STRAIGHT = 0.25  # rad: a box that turned less did not turn
@@ -65,7 +66,8 @@ class BoxPushing(SimulatedTask):
 
     Success: g < 0.05 and psi < 0.5 at the end. Targets are at least 0.3 m away from the box. A yaw counts from the
     world's x axis; the target's is given within half a turn of the box's, so that contexts with similar solutions are
-    neighbours (the published context is the same angle modulo 2 pi).
+    neighbours (the published context is the same angle modulo 2 pi). The box is square: a quarter turn of box and
+    target together is the same problem, so a random yaw of the box is given within an eighth of a turn.
 
     Rewards, rules and physics follow the published task, oddities included: the reward sees poses 2 ms late; g contains
     a height difference of 1 mm; `rod_tip` is 2.5 cm above the end of the rod; turning the hand by more than 45 degrees
@@ -104,14 +106,16 @@ class BoxPushing(SimulatedTask):
             box_pushing_model(drive), box_pushing_model(drive, visuals=False), mujoco.mjtState.mjSTATE_CTRL.value
         )
         self._bias = bias_simulator() if controller == "published" else None
-        low, high = np.array([*_BOX_LOW, 0.0]), np.array([*_BOX_HIGH, 2 * np.pi])
+        yaws = [(_START_YAW - np.pi, _START_YAW + np.pi)]  # of the target
         names: tuple[str, ...] = ("target x [m]", "target y [m]", "target yaw [rad]")
         if start == "random":
-            half_turn = np.array([0.0, 0.0, np.pi])
-            low, high = np.concatenate([low, low - half_turn]), np.concatenate([high, high + half_turn])
+            # of the box and of the target
+            yaws = [(-_EIGHTH_TURN, _EIGHTH_TURN), (-_EIGHTH_TURN - np.pi, _EIGHTH_TURN + np.pi)]
             names = ("box x [m]", "box y [m]", "box yaw [rad]", *names)
             self.context_maps = ((3, 4), (0, 1), (2, 5))
-        self.context_low, self.context_high, self.context_names = low, high, names
+        self.context_low = np.concatenate([[*_BOX_LOW, lowest] for lowest, _ in yaws])
+        self.context_high = np.concatenate([[*_BOX_HIGH, highest] for _, highest in yaws])
+        self.context_names = names
         promp = primitive == "promp"
         bases = ProMP() if promp else ProDMP(bases=4, weight_scale=0.3, goal_scale=0.3)
         self.movement = Movement(bases, JOINTS, _DURATION_S)
