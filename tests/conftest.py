@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,11 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in training: the matrices are small, and tests run side by side
 
 import svsl  # before MuJoCo, so that pictures can be drawn without a screen
+
+# what is started in the background may ignore these, and so would the programs that the tests interrupt
+for ignorable, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(ignorable) == signal.SIG_IGN:
+        signal.signal(ignorable, handler)
 
 TESTS = Path(__file__).parent
 assert svsl.__version__

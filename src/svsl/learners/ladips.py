@@ -101,7 +101,8 @@ def gating_step(log_gating: Array, expected: Array, kl_bound: float, least_entro
     """
     log_q = np.maximum(log_gating, -700.0)
     centred = expected - (np.exp(log_q) * expected).sum(axis=1, keepdims=True)
-    scale = float(np.sqrt((np.exp(log_q) * centred**2).sum(axis=1).mean())) + 1e-12
+    spread = np.sqrt((np.exp(log_q) * centred**2).sum(axis=1).mean())
+    scale = float(max(spread, 1e-9 * np.abs(expected).max())) + 1e-12  # equal but for rounding is equal
     advantages = centred / scale
 
     def solution(eta: float, omega: float) -> tuple[Array, Array]:
