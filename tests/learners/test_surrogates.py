@@ -230,3 +230,61 @@ def test_the_level_is_the_value_at_the_mean() -> None:
     at_mean = float(3 - 2 * gaussian.bias[0, 0] + gaussian.bias[0, 1] ** 2)
     model = fit_quadratic(gaussian, y[:, :, :0], y, 3 - 2 * y[:, :, 0] + y[:, :, 1] ** 2)
     assert model.level[0] == pytest.approx(at_mean, abs=1e-7)
+
+
+@few_examples(8)
+@given(seed=st.integers(0, 10**6), dim_y=st.integers(1, 4), dim_x=st.integers(0, 2), shrinkage=st.floats(0.1, 100))
+def test_a_shrunk_fit_matches_least_squares_with_a_row_for_each_penalty(
+    seed: int, dim_y: int, dim_x: int, shrinkage: float
+) -> None:
+    """The terms are written out one by one; a penalty is an observation that the coefficient of its term is 0."""
+    rng = np.random.default_rng(seed)
+    stack, count = random_stack(rng, 1, dim_y, dim_x), 25
+    x, y = draw_samples(rng, stack, count)
+    targets = np.sin(3 * y).sum(axis=2) + x.sum(axis=2) * np.abs(y[:, :, -1]) - (y**2).sum(axis=2)
+    model = fit_quadratic(stack, x, y, targets, shrinkage=shrinkage)
+
+    z = np.linalg.solve(stack.chol[0], (y[0] - x[0] @ stack.gain[0].T - stack.bias[0]).T).T
+    centred = x[0] - x[0].mean(axis=0)
+    unit = np.linalg.cholesky(np.cov(centred.T, bias=True).reshape(dim_x, dim_x)) if dim_x else np.zeros((0, 0))
+    white = np.linalg.solve(unit, centred.T).T
+    terms: dict[tuple[str, int, int], tuple[Array, float]] = {("common", 0, 0): ((z**2).sum(axis=1), 1.0)}
+    for i in range(dim_y):
+        terms["linear", i, 0] = z[:, i], dim_y
+        terms |= {("zz", i, j): (z[:, i] * z[:, j], dim_y * (dim_y + 1) / 2) for j in range(i, dim_y)}
+        terms |= {("zx", i, j): (z[:, i] * white[:, j], dim_y * dim_x) for j in range(dim_x)}
+    penalised = np.column_stack([term for term, _ in terms.values()])
+    rows = np.diag(np.sqrt([shrinkage * penalty for _, penalty in terms.values()]) * penalised.std(axis=0))
+    in_x = [white[:, i] * white[:, j] for i in range(dim_x) for j in range(i + 1)]
+    free = np.column_stack([np.ones(count), white, *in_x])
+    system = np.block([[penalised, free], [rows, np.zeros((len(rows), free.shape[1]))]])
+    solution = np.linalg.lstsq(system, np.append(targets[0], np.zeros(len(rows))), rcond=None)[0]
+
+    curvature, slope, by_white = np.zeros((dim_y, dim_y)), np.zeros((dim_y, dim_x + 1)), np.zeros((dim_y, dim_x))
+    for (kind, i, j), weight in zip(terms, solution[: len(terms)], strict=True):
+        if kind == "common":
+            curvature -= 2 * weight * np.eye(dim_y)
+        elif kind == "linear":
+            slope[i, -1] += weight
+        elif kind == "zz":
+            curvature[[i, j], [j, i]] -= weight if i != j else 2 * weight
+        else:
+            by_white[i, j] = weight
+    slope[:, :-1] = by_white @ np.linalg.inv(unit)
+    slope[:, -1] -= slope[:, :-1] @ x[0].mean(axis=0)
+    np.testing.assert_allclose(model.curvature[0], curvature, atol=1e-6 * np.abs(curvature).max())
+    np.testing.assert_allclose(model.slope[0], slope, atol=1e-6 * np.abs(slope).max())
+
+
+def test_a_shrunk_fit_finds_a_round_hill_with_fewer_episodes_than_features() -> None:
+    rng = np.random.default_rng(0)
+    stack = LinearGaussian.build(np.zeros((1, 20, 0)), np.zeros((1, 20)), np.eye(20)[None])
+    y = stack.sample(np.empty((1, 100, 0)), rng)
+    peak = np.zeros(20)
+    peak[0] = 3.0
+    model = fit_quadratic(stack, y[:, :, :0], y, -((y - peak) ** 2).sum(axis=2), shrinkage=1.0)
+    assert y.shape[1] < feature_count(20)
+    curvature = np.linalg.eigvalsh(model.curvature[0])
+    assert 1.5 < curvature.min() <= curvature.max() < 2.5
+    newton_step = np.linalg.solve(model.curvature[0], model.slope[0, :, 0])
+    np.testing.assert_allclose(newton_step, peak, atol=1.0)

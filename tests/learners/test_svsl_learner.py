@@ -40,6 +40,22 @@ def test_expert_settles_at_the_maximum_entropy_optimum() -> None:
     np.testing.assert_allclose(mixture.experts.cov[0], 0.1 * np.linalg.inv(task.curvature), rtol=1e-6, atol=1e-8)
 
 
+def test_an_expert_loses_no_more_entropy_than_allowed() -> None:
+    task = Unimodal()
+    config = replace(TINY, components=1, iterations=20, alpha=1e-6, kl_expert=0.5, kl_closing=0.5, closing_iterations=5)
+
+    def largest_loss(bound: float | None) -> float:
+        learner, losses = SVSL(replace(config, entropy_loss=bound), space_of(task), stream(0)), list[float]()
+        while not learner.done:
+            before = float(learner._current.experts.entropy[0])
+            advance(learner, task)
+            losses.append(before - float(learner._current.experts.entropy[0]))
+        return max(losses)
+
+    assert largest_loss(0.02) == pytest.approx(0.02 * len(task.initial_mean))
+    assert largest_loss(None) > 0.2 * len(task.initial_mean)
+
+
 @pytest.mark.parametrize("auxiliary", [True, False])
 def test_both_modes_are_found_with_the_auxiliary_rewards_and_not_without(auxiliary: bool) -> None:
     task = Bimodal()
@@ -159,6 +175,10 @@ def test_a_warm_start_is_at_a_good_episode_near_sparsely_covered_contexts() -> N
     np.testing.assert_array_equal(new.experts.gain[0], mixture.experts.gain[owner])
     np.testing.assert_allclose(new.component_means(context[None], np.array([0]))[0], buffer.parameters[owner, slot])
     np.testing.assert_allclose(new.experts.cov[0], mixture.experts.cov[owner] + 0.01 * task.initial_cov, rtol=1e-9)
+
+    learner.config = replace(learner.config, warm_start_std=(0.1, 0.2))
+    learner._add_component()
+    np.testing.assert_array_equal(learner._current.contexts.chol[3], np.diag([0.1, 0.2]))
 
 
 def test_a_warm_start_by_behaviour_is_where_the_library_does_something_good_that_it_rarely_does() -> None:
@@ -318,6 +338,7 @@ def test_rejection_gives_experts_contexts_inside_the_box_only() -> None:
         TINY,
         replace(TINY, reject_outside=True, delete_factor=1.0),
         replace(TINY, from_scratch=1, warm_start_iterations=4),
+        replace(TINY, shrinkage=10.0, entropy_loss=0.01, buffer=10),
     ],
 )
 def test_every_state_continues_bit_for_bit(config: SVSLConfig) -> None:
@@ -360,6 +381,8 @@ def test_uninformative_targets_leave_the_component_unchanged() -> None:
         ({"from_scratch": -1}, "from_scratch"),
         ({"warm_start_iterations": 0}, "warm_start_iterations"),
         ({"min_weight": 1.0}, "min_weight: expected at least 0 and below 1"),
+        ({"shrinkage": -1.0}, "shrinkage: expected at least 0"),
+        ({"entropy_loss": -0.1}, "entropy_loss: expected at least 0"),
     ],
 )
 def test_impossible_settings_are_rejected(change: dict[str, float], message: str) -> None:
@@ -371,5 +394,7 @@ def test_settings_that_do_not_fit_the_task_are_rejected() -> None:
     space = space_of(Unimodal())
     with pytest.raises(SvslError, match="buffer: expected at least the 21 features"):
         replace(TINY, buffer=20).resolved(space)
+    with pytest.raises(SvslError, match="buffer: expected at least the 6 linear terms"):
+        replace(TINY, buffer=5, shrinkage=1.0).resolved(space)
     with pytest.raises(SvslError, match="context_std: expected 2 numbers above 0"):
         replace(TINY, context_std=(1.0,)).resolved(space)

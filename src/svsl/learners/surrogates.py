@@ -37,7 +37,13 @@ def _pairs(dim: int) -> tuple[IntArray, IntArray]:
 
 
 def fit_quadratic(
-    gaussian: LinearGaussian, x: Array, y: Array, targets: Array, importance: Array | None = None
+    gaussian: LinearGaussian,
+    x: Array,
+    y: Array,
+    targets: Array,
+    importance: Array | None = None,
+    *,
+    shrinkage: float = 0.0,
 ) -> Quadratic:
     """Fits quadratic models of the targets by ridge regression, around each component of `gaussian`.
 
@@ -47,6 +53,7 @@ def fit_quadratic(
         y: `(K, n, dy)` samples.
         targets: `(K, n)`.
         importance: `(K, n)`, weights of the samples with a mean of 1; default all 1.
+        shrinkage: How strongly the coefficients are drawn to 0, and the curvatures to one that all directions share.
     """
     z = gaussian.whitened(x, y)
     count, dim_y = z.shape[:2]
@@ -55,7 +62,13 @@ def fit_quadratic(
     linear = z if not dim_x else np.concatenate([z, whiten_x @ (x - mean_x[:, None]).transpose(0, 2, 1)], axis=1)
     first, second = _pairs(dim_y + dim_x)
     features = np.concatenate([linear, linear.take(first, axis=1) * linear.take(second, axis=1)], axis=1)
-    weights, level = _ridge(features, targets, importance)
+    if shrinkage:
+        features = np.concatenate([features, (z**2).sum(axis=1, keepdims=True)], axis=1)
+    penalties = _penalties(dim_y, dim_x, shrinkage / x.shape[1]) if shrinkage else np.array(RIDGE)
+    weights, level = _ridge(features, targets, importance, penalties)
+    if shrinkage:  # what all directions have in common becomes a part of each
+        weights, common = weights[:, :-1], weights[:, -1:]
+        weights[:, dim_y + dim_x :] += common * ((first == second) & (first < dim_y))
 
     curvature = np.zeros((count, dim_y + dim_x, dim_y + dim_x))
     curvature[:, first, second] = -weights[:, dim_y + dim_x :]
@@ -87,7 +100,21 @@ def _whitening(x: Array, importance: Array | None) -> tuple[Array, Array, Array]
     return mean, cov, np.linalg.inv(np.linalg.cholesky(cov + widen[:, :, None] * np.eye(x.shape[2])))
 
 
-def _ridge(features: Array, targets: Array, importance: Array | None) -> tuple[Array, Array]:
+@cache
+def _penalties(dim_y: int, dim_x: int, unit: float) -> Array:
+    """Returns the penalties of all standardised features, the last of which is the sum of the squares of `z`.
+
+    The terms are expected to come in groups that explain about as much as each other: the terms linear in `z`, its
+    products with itself, its products with `x`, and the sum of its squares. So the penalty of a term is the size of its
+    group. Terms in `x` alone do not change a step and have none.
+    """
+    first, second = _pairs(dim_y + dim_x)
+    linear = np.where(np.arange(dim_y + dim_x) < dim_y, dim_y, 0)
+    products = np.where(second < dim_y, dim_y * (dim_y + 1) // 2, np.where(first < dim_y, dim_y * dim_x, 0))
+    return RIDGE + unit * np.concatenate([linear, products, [1]])
+
+
+def _ridge(features: Array, targets: Array, importance: Array | None, penalties: Array) -> tuple[Array, Array]:
     """Solves a standardised ridge regression of `targets (K, n)` on `features (K, p, n)`, with intercept.
 
     Returns weights `(K, p)`, NaN where the normal equations could not be solved, and intercepts `(K,)`.
@@ -102,7 +129,7 @@ def _ridge(features: Array, targets: Array, importance: Array | None) -> tuple[A
     scale = np.sqrt(np.maximum(gram[:, diagonal, diagonal], 0.0))
     scale = np.where(scale > np.maximum(1e-4, 1e-12 * scale.max(axis=1, keepdims=True)), scale, 1.0)
     gram /= scale[:, :, None] * scale[:, None]
-    gram[:, diagonal, diagonal] += RIDGE
+    gram[:, diagonal, diagonal] += penalties
     target_mean = (targets if importance is None else targets * importance).sum(axis=1) / n
     offset = targets - target_mean[:, None]
     moments = (counted @ offset[:, :, None])[:, :, 0] / (n * scale)

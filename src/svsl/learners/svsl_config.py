@@ -68,6 +68,11 @@ class SVSLConfig(LearnerConfig):
     """New episodes per expert step; default 0.6 times the buffer."""
     buffer: int | None = None
     """Newest episodes per component used by its updates; default 1.5 times the features of the expert's model."""
+    shrinkage: float = 0.0
+    """How strongly the expert's model is drawn to equal curvatures in all directions: less noise and fewer episodes, if
+    `entropy_loss` keeps the search wide. Try 10; 0 is the paper's plain fit."""
+    entropy_loss: float | None = None
+    """Most entropy that an expert may lose in a step, in nats per parameter; default no bound of its own."""
     draw_together: bool = False
     """Run the episodes of an iteration's context step and expert step as one batch, which uses more cores."""
     reject_outside: bool = False
@@ -81,6 +86,9 @@ class SVSLConfig(LearnerConfig):
     episode near sparsely covered contexts: they learn much faster, but resemble their neighbours."""
     warm_start_iterations: int | None = None
     """Training iterations of a component that starts from a stored episode; default the same as of the others."""
+    warm_start_std: tuple[float, ...] | None = None
+    """Standard deviation of the context distribution of a component that starts from a stored episode; default that of
+    the component that the episode belongs to."""
     start_tests: int = 0
     """Contexts in which the library is tested before a component is added, which starts near one of those with the
     lowest returns; 0: near random ones."""
@@ -98,7 +106,7 @@ class SVSLConfig(LearnerConfig):
         self.require_at_least(1, "components", "iterations", "finetune_every", "warm_start_iterations", "delete_factor")
         self.require_at_least(1, "context_batch", "expert_batch", "buffer", "closing_batch")
         self.require_at_least(0, "alpha", "beta", "beta_weight", "weight_iterations", "from_scratch")
-        self.require_at_least(0, "gamma", "closing_iterations", "start_tests")
+        self.require_at_least(0, "gamma", "closing_iterations", "start_tests", "shrinkage", "entropy_loss")
         require(self.gamma is None or self.gamma <= self.beta, "gamma", f"at most beta ({self.beta:g})", self.gamma)
         for name in ("kl_expert", "kl_context", "kl_weight", "kl_closing"):
             require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
@@ -144,9 +152,10 @@ class SVSLConfig(LearnerConfig):
         dim_context, dim = len(width), len(width) + len(space.initial_mean)
         features = feature_count(dim)
         buffer = self.buffer if self.buffer is not None else int(1.5 * features)
-        require(buffer >= features, "buffer", f"at least the {features} features of the expert's model", buffer)
+        least, what = (1 + dim, "linear terms") if self.shrinkage else (features, "features")
+        require(buffer >= least, "buffer", f"at least the {least} {what} of the expert's model", buffer)
 
-        def vector(name: str, share: float) -> tuple[float, ...]:
+        def vector(name: str, share: float = 0.0) -> tuple[float, ...]:
             value = getattr(self, name)
             # a task may leave out its last context dimensions: a preset's values for them are then ignored
             value = tuple(float(v) for v in (share * width if value is None else value[:dim_context]))
@@ -160,6 +169,7 @@ class SVSLConfig(LearnerConfig):
             buffer=buffer,
             context_batch=self.context_batch or int(0.6 * int(1.5 * feature_count(dim_context))),
             expert_batch=self.expert_batch or int(0.6 * buffer),
+            warm_start_std=None if self.warm_start_std is None else vector("warm_start_std"),
             context_start_std=vector("context_start_std", 0.6),
             context_std=vector("context_std", 0.5),
             context_scale=vector("context_scale", 0.25),

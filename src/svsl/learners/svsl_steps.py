@@ -60,7 +60,8 @@ def start_at_episode(
     """Returns a component centred on the best stored episode near a context, by default a sparsely covered one.
 
     If behaviours are stored, the best is the one that a new component would gain most from, of any component's nearest.
-    The shape is that of the episode's own component, with a wider search.
+    The shape is that of the episode's own component, with a wider search, unless the settings have another for the
+    contexts.
     """
     width = space.context_high - space.context_low
     if target is None:
@@ -80,7 +81,10 @@ def start_at_episode(
     owner, slot = owners[best], slots[best]
     context, parameters = buffer.contexts[owner, slot], buffer.parameters[owner, slot]
     old = mixture.select(np.array([owner]))
-    contexts = LinearGaussian.unconditional(context[None], old.contexts.chol)
+    narrow = config.warm_start_std
+    contexts = LinearGaussian.unconditional(
+        context[None], old.contexts.chol if narrow is None else np.diag(narrow)[None]
+    )
     bias = parameters - old.experts.gain[0] @ context
     cov = old.experts.cov + _WARM_START_STD**2 * space.initial_cov
     return contexts, LinearGaussian.build(old.experts.gain, bias[None], np.linalg.cholesky(cov))
@@ -138,12 +142,17 @@ def context_step(
 def expert_step(
     mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig, likelihood: Likelihood
 ) -> Stepped:
-    """Updates `pi(theta|c,o)` of the components `index`, whose buffers are full, on `R + gamma log pi(o|c,theta)`."""
+    """Updates `pi(theta|c,o)` of the components `index`, whose buffers are full, on `R + gamma log pi(o|c,theta)`.
+
+    The model is shrunk and the loss of entropy bounded if the settings say so.
+    """
     old, targets = mixture.experts.select(index), buffer.returns[index]
     if config.auxiliary:
         targets += config.distinction_price * _own_share(index, _log_joints(mixture, buffer, index, likelihood)[1])
-    model = fit_quadratic(old, buffer.contexts[index], buffer.parameters[index], targets)
-    new, info = gaussian_step(old, model, config.alpha, config.kl_expert)
+    samples = buffer.contexts[index], buffer.parameters[index], targets
+    model = fit_quadratic(old, *samples, shrinkage=config.shrinkage)
+    change = None if config.entropy_loss is None else np.full(len(index), -config.entropy_loss * old.bias.shape[1])
+    new, info = gaussian_step(old, model, config.alpha, config.kl_expert, change)
     return new, int((~info.ok).sum())
 
 
