@@ -262,3 +262,12 @@ def test_impossible_settings_are_rejected(change: dict[str, float], message: str
 def test_too_few_episodes_for_the_model_are_rejected() -> None:
     with pytest.raises(SvslError, match="batch and history: expected at least 63 episodes together"):
         LaDiPS(LaDiPSConfig(components=3, batch=10, history=6), space_of(Unimodal()), stream(0))
+
+
+@pytest.mark.parametrize("least_entropy", [0.0, 0.01])
+def test_options_that_are_equal_but_for_rounding_have_no_advantage(least_entropy: float) -> None:
+    """The rounding errors of equal returns must not become advantages, which the gain would blow up."""
+    log_gating = np.broadcast_to(np.log([1 - 1e-5, 1e-5]), (200, 2))
+    expected = np.repeat(-5 - stream(0).random((200, 1)), 2, axis=1)
+    step = gating_step(log_gating, expected, 0.05, least_entropy)
+    assert step.gain * np.finfo(float).eps * np.abs(expected).max() < 0.01

@@ -114,7 +114,7 @@ def _parts(groups: Sequence[Group], option: str) -> dict[str, list[Group]]:
     return {value: labelled(members) for value, members in parts.items()}
 
 
-def _most(lines: Sequence[Array], bands: Sequence[Array]) -> tuple[float, float]:
+def _limits(lines: Sequence[Array], bands: Sequence[Array]) -> tuple[float, float]:
     """Returns limits for curves and their bands that leave a third of the height to most of the curves.
 
     The worst tests of a curve, usually the first, and bands of few seeds would flatten everything else.
@@ -153,7 +153,7 @@ def draw_learning(axes: Axes, groups: Sequence[Group], metric: str, robust: bool
             lines.append(drawn.iqm if robust else drawn.mean)
             axes.plot(drawn.episodes / unit, lines[-1], color=color, lw=0.9, ls="--", marker=".", ms=3, markevery=[-1])
     if lines:
-        least, most = _RANGES.get(metric) or _most(lines, bands)
+        least, most = _RANGES.get(metric) or _limits(lines, bands)
         margin = 0.02 * (most - least)
         axes.set_ylim(least - margin, most + margin)
         if max(ends) > _FAR_APART * min(ends):
