@@ -12,7 +12,7 @@ from svsl.bench.reference import Component
 from svsl.learners.base import Learner, SearchSpace
 from svsl.learners.surrogates import Quadratic
 from svsl.model.gaussians import Array, LinearGaussian
-from svsl.model.mixture import Mixture
+from svsl.model.mixture import Mixture, input_count
 from svsl.model.random import stream
 
 Matrices = NDArray[np.float64]
@@ -39,12 +39,14 @@ def random_stack(
     return LinearGaussian.build(rng.standard_normal((count, dim_y, dim_x)), rng.standard_normal((count, dim_y)), chol)
 
 
-def random_mixture(rng: np.random.Generator, count: int, dim_context: int, dim_parameters: int) -> Mixture:
+def random_mixture(
+    rng: np.random.Generator, count: int, dim_context: int, dim_parameters: int, degree: int = 1
+) -> Mixture:
     """A mixture whose components overlap and have unequal weights."""
     return Mixture(
         np.log(rng.dirichlet(np.full(count, 2.0))),
         random_stack(rng, count, dim_context, 0),
-        random_stack(rng, count, dim_parameters, dim_context),
+        random_stack(rng, count, dim_parameters, input_count(dim_context, degree)),
     )
 
 

@@ -43,6 +43,22 @@ def test_gating_and_responsibilities_match_naive_loops(seed: int, count: int, di
     )
 
 
+@few_examples(6)
+@given(seed=st.integers(0, 10**6), dim_c=st.integers(1, 4))
+def test_quadratic_experts_match_a_plain_polynomial_with_scipy(seed: int, dim_c: int) -> None:
+    rng = np.random.default_rng(seed)
+    mixture = random_mixture(rng, 2, dim_c, 2, degree=2)
+    contexts, parameters = rng.standard_normal((3, dim_c)), rng.standard_normal((3, 2))
+    for row, c in enumerate(contexts):
+        terms = [*c, *(c[i] * c[j] for i in range(dim_c) for j in range(i, dim_c))]
+        means = [mixture.experts.gain[o] @ terms + mixture.experts.bias[o] for o in range(2)]
+        np.testing.assert_allclose(mixture.component_means(contexts[[row, row]], np.arange(2)), means, rtol=1e-9)
+        logs = [multivariate_normal(means[o], mixture.experts.cov[o]).logpdf(parameters[row]) for o in range(2)]
+        np.testing.assert_allclose(mixture.log_likelihood(contexts, parameters)[row], logs, rtol=1e-9)
+        gating = mixture.log_gating(contexts)[row]
+        np.testing.assert_allclose(mixture.log_prob(contexts, parameters)[row], scipy_logsumexp(gating + logs))
+
+
 def test_gating_responsibilities_and_density_match_bayes_rule_with_scipy() -> None:
     rng = np.random.default_rng(1)
     mixture = random_mixture(rng, 3, 2, 2)

@@ -86,7 +86,7 @@ def mixture_entropy(mixture: Mixture, contexts: Array, samples: int, rng: np.ran
         log_gating = mixture.log_gating(context[None])
         components = rng.choice(len(mixture), size=samples, p=np.exp(log_gating[0]))
         parameters = mixture.sample_parameters(repeated, components, rng)
-        entropies[row] = -logsumexp(log_gating + mixture.experts.log_prob(repeated, parameters)).mean()
+        entropies[row] = -logsumexp(log_gating + mixture.log_likelihood(repeated, parameters)).mean()
     return entropies
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from svsl.learners.buffer import ReplayBuffer
 from svsl.model.gaussians import Array
 
 _MIN_VARIANCE = 1 / 8  # of a behaviour, whose unit is a clear difference
@@ -13,19 +12,16 @@ _UNKNOWN_VARIANCE = 1e3  # of a component with too few described episodes to say
 
 @dataclass(frozen=True)
 class BehaviourModel:
-    """One component's behaviour as a linear function of the context, `mean = weights [c, 1]`, and its mean variance."""
+    """One component's behaviour as a linear function `weights [x, 1]` of its expert's inputs, and its mean variance."""
 
-    weights: Array  # (db, dc + 1)
+    weights: Array  # (db, dx + 1)
     variance: float
 
 
-def fit_behaviour(buffer: ReplayBuffer, component: int) -> BehaviourModel:
-    """Fits the behaviours in a component's buffer by least squares."""
-    assert buffer.behaviours is not None
-    behaviours = buffer.behaviours[component, : buffer.filled[component]]
+def fit_behaviour(inputs: Array, behaviours: Array) -> BehaviourModel:
+    """Fits behaviours `(n, db)`, those that are finite, to inputs of an expert `(n, dx)` by least squares."""
     described = np.isfinite(behaviours).all(axis=1)
-    inputs = _with_one(buffer.contexts[component, : buffer.filled[component]][described])
-    behaviours = behaviours[described]
+    inputs, behaviours = _with_one(inputs[described]), behaviours[described]
     if len(inputs) < 2 * inputs.shape[1]:
         return BehaviourModel(np.zeros((behaviours.shape[1], inputs.shape[1])), _UNKNOWN_VARIANCE)
     ridge = 1e-9 * len(inputs) * np.eye(inputs.shape[1])
@@ -34,15 +30,17 @@ def fit_behaviour(buffer: ReplayBuffer, component: int) -> BehaviourModel:
     return BehaviourModel(weights, variance + _MIN_VARIANCE)
 
 
-def log_likelihoods(models: list[BehaviourModel], contexts: Array, behaviours: Array) -> Array:
+def log_likelihoods(models: list[BehaviourModel], inputs: Array, behaviours: Array) -> Array:
     """Returns `-mean((b - b_o(c))^2) / (2 v_o) - log(v_o) / 2` of rows under every component: `(n, K)`.
+
+    `inputs` are those of the experts.
 
     The mean over a behaviour's dimensions keeps long descriptions from deciding everything. Rows that are not finite,
     of episodes without a behaviour, are equally likely under all components.
     """
     described = np.asarray(np.isfinite(behaviours).all(axis=1))
-    observed, inputs = np.where(described[:, None], behaviours, 0.0), _with_one(contexts)
-    weights = np.stack([model.weights for model in models])  # (K, db, dc + 1)
+    observed, inputs = np.where(described[:, None], behaviours, 0.0), _with_one(inputs)
+    weights = np.stack([model.weights for model in models])  # (K, db, dx + 1)
     variance = np.array([model.variance for model in models])
     flat = weights.transpose(1, 0, 2).reshape(observed.shape[1], -1)  # all components in one product
     projected = (observed @ flat).reshape(len(inputs), len(models), -1)
@@ -53,5 +51,5 @@ def log_likelihoods(models: list[BehaviourModel], contexts: Array, behaviours: A
     return np.where(described[:, None], result, 0.0)
 
 
-def _with_one(contexts: Array) -> Array:
-    return np.concatenate([contexts, np.ones((len(contexts), 1))], axis=1)
+def _with_one(inputs: Array) -> Array:
+    return np.concatenate([inputs, np.ones((len(inputs), 1))], axis=1)

@@ -31,9 +31,11 @@ def feature_count(dim: int) -> int:
 
 
 @cache
-def _pairs(dim: int) -> tuple[IntArray, IntArray]:
-    first, second = np.triu_indices(dim)
-    return first, second
+def _pairs(dim_y: int, dim_x: int, input_products: bool) -> tuple[IntArray, IntArray]:
+    """Returns which of `[y, x]` are multiplied."""
+    first, second = np.triu_indices(dim_y + dim_x)
+    used = (first < dim_y) | input_products
+    return first[used], second[used]
 
 
 def fit_quadratic(
@@ -44,6 +46,7 @@ def fit_quadratic(
     importance: Array | None = None,
     *,
     shrinkage: float = 0.0,
+    input_products: bool = True,
 ) -> Quadratic:
     """Fits quadratic models of the targets by ridge regression, around each component of `gaussian`.
 
@@ -54,17 +57,18 @@ def fit_quadratic(
         targets: `(K, n)`.
         importance: `(K, n)`, weights of the samples with a mean of 1; default all 1.
         shrinkage: How strongly the coefficients are drawn to 0, and the curvatures to one that all directions share.
+        input_products: Whether products of two inputs are features; not needed if they are inputs themselves.
     """
     z = gaussian.whitened(x, y)
     count, dim_y = z.shape[:2]
     dim_x = x.shape[2]
     mean_x, cov_x, whiten_x = _whitening(x, importance)
     linear = z if not dim_x else np.concatenate([z, whiten_x @ (x - mean_x[:, None]).transpose(0, 2, 1)], axis=1)
-    first, second = _pairs(dim_y + dim_x)
+    first, second = _pairs(dim_y, dim_x, input_products)
     features = np.concatenate([linear, linear.take(first, axis=1) * linear.take(second, axis=1)], axis=1)
     if shrinkage:
         features = np.concatenate([features, (z**2).sum(axis=1, keepdims=True)], axis=1)
-    penalties = _penalties(dim_y, dim_x, shrinkage / x.shape[1]) if shrinkage else np.array(RIDGE)
+    penalties = _penalties(dim_y, dim_x, input_products, shrinkage / x.shape[1]) if shrinkage else np.array(RIDGE)
     weights, level = _ridge(features, targets, importance, penalties)
     if shrinkage:  # what all directions have in common becomes a part of each
         weights, common = weights[:, :-1], weights[:, -1:]
@@ -101,14 +105,14 @@ def _whitening(x: Array, importance: Array | None) -> tuple[Array, Array, Array]
 
 
 @cache
-def _penalties(dim_y: int, dim_x: int, unit: float) -> Array:
+def _penalties(dim_y: int, dim_x: int, input_products: bool, unit: float) -> Array:
     """Returns the penalties of all standardised features, the last of which is the sum of the squares of `z`.
 
     The terms are expected to come in groups that explain about as much as each other: the terms linear in `z`, its
     products with itself, its products with `x`, and the sum of its squares. So the penalty of a term is the size of its
     group. Terms in `x` alone do not change a step and have none.
     """
-    first, second = _pairs(dim_y + dim_x)
+    first, second = _pairs(dim_y, dim_x, input_products)
     linear = np.where(np.arange(dim_y + dim_x) < dim_y, dim_y, 0)
     products = np.where(second < dim_y, dim_y * (dim_y + 1) // 2, np.where(first < dim_y, dim_y * dim_x, 0))
     return RIDGE + unit * np.concatenate([linear, products, [1]])

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, add_prefix, strip_prefix
+from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, add_prefix, require, strip_prefix
 from svsl.learners.behaviours import BehaviourModel, fit_behaviour, log_likelihoods
 from svsl.learners.buffer import ReplayBuffer
 from svsl.learners.outside import draw_until_inside
@@ -54,6 +54,9 @@ class SVSL:
         freeze: bool = False,
     ) -> None:
         self.config, self.space, self.rng = config.resolved(space), space, rng
+        if base is not None and base.expert_degree != config.expert_degree:
+            require(base.expert_degree == 1, "expert_degree", "2, as in the library to extend", config.expert_degree)
+            base = base.with_quadratic_experts()
         self.base = len(base) if base is not None else 0
         self.frozen = self.base if freeze else 0
         self.schedule = Schedule(self.config, self.base, self.frozen)
@@ -364,12 +367,14 @@ class SVSL:
     def _likelihood(self, contexts: Array, parameters: Array, behaviours: Array | None) -> Array:
         """Returns the log likelihood `(n, K)` that tells components apart, of behaviours where there are any."""
         if behaviours is None:
-            return self._current.experts.log_prob(contexts, parameters)
-        models = self._behaviour_models
+            return self._current.log_likelihood(contexts, parameters)
+        models, buffer, inputs = self._behaviour_models, self.expert_buffer, self._current.inputs
+        assert buffer.behaviours is not None
         for component in range(len(self._current)):
             if component not in models:
-                models[component] = fit_behaviour(self.expert_buffer, component)
-        return log_likelihoods([models[component] for component in range(len(models))], contexts, behaviours)
+                known = component, slice(buffer.filled[component])
+                models[component] = fit_behaviour(inputs(buffer.contexts[known]), buffer.behaviours[known])
+        return log_likelihoods([models[component] for component in range(len(models))], inputs(contexts), behaviours)
 
     def _update_weights(self, asked: Proposal, returns: Array, behaviours: Array | None) -> None:
         """Learns `pi(o)` from new episodes of all components and removes the light ones."""

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal, Self
 
 from svsl.learners.base import LearnerConfig, SearchSpace, require, shrunk
 from svsl.learners.surrogates import feature_count
+from svsl.model.mixture import input_count
 
 _MOST_COMPONENTS = 10_000
 
@@ -73,6 +74,8 @@ class SVSLConfig(LearnerConfig):
     `entropy_loss` keeps the search wide. Try 10; 0 is the paper's plain fit."""
     entropy_loss: float | None = None
     """Most entropy that an expert may lose in a step, in nats per parameter; default no bound of its own."""
+    expert_degree: Literal[1, 2] = 1
+    """Degree of the experts' means as polynomials of the context: linear, as in the paper, or quadratic."""
     draw_together: bool = False
     """Run the episodes of an iteration's context step and expert step as one batch, which uses more cores."""
     reject_outside: bool = False
@@ -110,6 +113,7 @@ class SVSLConfig(LearnerConfig):
         require(self.gamma is None or self.gamma <= self.beta, "gamma", f"at most beta ({self.beta:g})", self.gamma)
         for name in ("kl_expert", "kl_context", "kl_weight", "kl_closing"):
             require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
+        require(self.expert_degree in (1, 2), "expert_degree", "1 or 2", self.expert_degree)
         require(0 <= self.min_weight < 1, "min_weight", "at least 0 and below 1", self.min_weight)
 
     @property
@@ -149,10 +153,11 @@ class SVSLConfig(LearnerConfig):
     def resolved(self, space: SearchSpace) -> Self:
         """Returns the settings with every default that depends on the task filled in."""
         width = space.context_high - space.context_low
-        dim_context, dim = len(width), len(width) + len(space.initial_mean)
-        features = feature_count(dim)
+        dim_context, dim = len(width), len(space.initial_mean)
+        inputs = input_count(dim_context, self.expert_degree)
+        features = feature_count(dim + inputs) if self.expert_degree == 1 else feature_count(dim) + inputs * (1 + dim)
         buffer = self.buffer if self.buffer is not None else int(1.5 * features)
-        least, what = (1 + dim, "linear terms") if self.shrinkage else (features, "features")
+        least, what = (1 + dim + inputs, "linear terms") if self.shrinkage else (features, "features")
         require(buffer >= least, "buffer", f"at least the {least} {what} of the expert's model", buffer)
 
         def vector(name: str, share: float = 0.0) -> tuple[float, ...]:

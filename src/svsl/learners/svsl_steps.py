@@ -15,7 +15,7 @@ from svsl.learners.surrogates import fit_quadratic
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.learners.trust_region import gaussian_step
 from svsl.model.gaussians import Array, IntArray, LinearGaussian, clip_std
-from svsl.model.mixture import Mixture, logsumexp
+from svsl.model.mixture import Mixture, input_count, logsumexp
 
 _CONTEXT_STD_LIMITS = (5e-5, 3.0)  # in units of the context scale
 _CANDIDATES = 3  # random contexts; a warm start is near the least covered one
@@ -43,7 +43,7 @@ def start_at_random(
         if config.reject_outside or not space.scores_outside:
             mean = np.clip(mean, space.context_low, space.context_high)
     contexts = LinearGaussian.unconditional(mean[None], np.diag(np.array(config.context_std))[None])
-    gain = np.zeros((1, len(space.initial_mean), len(middle)))
+    gain = np.zeros((1, len(space.initial_mean), input_count(len(middle), config.expert_degree)))
     experts = LinearGaussian.build(gain, space.initial_mean[None], np.linalg.cholesky(space.initial_cov)[None])
     return contexts, experts
 
@@ -85,7 +85,7 @@ def start_at_episode(
     contexts = LinearGaussian.unconditional(
         context[None], old.contexts.chol if narrow is None else np.diag(narrow)[None]
     )
-    bias = parameters - old.experts.gain[0] @ context
+    bias = parameters - old.experts.gain[0] @ mixture.inputs(context)
     cov = old.experts.cov + _WARM_START_STD**2 * space.initial_cov
     return contexts, LinearGaussian.build(old.experts.gain, bias[None], np.linalg.cholesky(cov))
 
@@ -149,8 +149,8 @@ def expert_step(
     old, targets = mixture.experts.select(index), buffer.returns[index]
     if config.auxiliary:
         targets += config.distinction_price * _own_share(index, _log_joints(mixture, buffer, index, likelihood)[1])
-    samples = buffer.contexts[index], buffer.parameters[index], targets
-    model = fit_quadratic(old, *samples, shrinkage=config.shrinkage)
+    samples = mixture.inputs(buffer.contexts[index]), buffer.parameters[index], targets
+    model = fit_quadratic(old, *samples, shrinkage=config.shrinkage, input_products=config.expert_degree == 1)
     change = None if config.entropy_loss is None else np.full(len(index), -config.entropy_loss * old.bias.shape[1])
     new, info = gaussian_step(old, model, config.alpha, config.kl_expert, change)
     return new, int((~info.ok).sum())

@@ -72,6 +72,8 @@ def merge(libraries: Sequence[SkillLibrary]) -> SkillLibrary:
                 )
     counts = np.array([len(library) for library in libraries])
     mixtures = [library.mixture for library in libraries]
+    if max(mixture.expert_degree for mixture in mixtures) == 2:
+        mixtures = [m if m.expert_degree == 2 else m.with_quadratic_experts() for m in mixtures]
     log_weights = np.concatenate(
         [m.log_weights + np.log(share) for m, share in zip(mixtures, counts / counts.sum(), strict=True)]
     )

@@ -13,7 +13,7 @@ from svsl.errors import SvslError
 from svsl.model.files import read_safetensors, write_safetensors
 from svsl.model.gaussians import Array, BoolArray, IntArray, LinearGaussian
 from svsl.model.hub import PREFIX, download
-from svsl.model.mixture import ACTIVE_PROBABILITY, Mixture, is_active, logsumexp, sample_rows
+from svsl.model.mixture import ACTIVE_PROBABILITY, Mixture, input_count, is_active, logsumexp, sample_rows
 
 FORMAT = "svsl-skill-library"
 VERSION = 1
@@ -53,7 +53,8 @@ class Component:
         weight: `pi(o)`.
         context_mean: `(dc,)`, mean of `pi(c|o)`.
         context_cov: `(dc, dc)`.
-        gain: `(dt, dc)`; the mean parameters are `gain c + bias`.
+        gain: `(dt, dc)`; the mean parameters are `gain c + bias`. With quadratic experts `(dt, dc (dc + 3) / 2)`, and
+            `c` is followed by its products `c_i c_j` with `i <= j`.
         bias: `(dt,)`.
         cov: `(dt, dt)`, covariance of the parameters.
 
@@ -142,7 +143,7 @@ class SkillLibrary:
         gating = np.exp(joint - total[:, None])
         component = sample_rows(gating, rng)
         theta = self.mixture.sample_parameters(contexts, component, rng)
-        log_prob = logsumexp(joint + self.mixture.experts.log_prob(contexts, theta)) - total
+        log_prob = logsumexp(joint + self.mixture.log_likelihood(contexts, theta)) - total
         if single:
             chosen = int(component[0])
             return Skill(theta[0], chosen, log_prob[0], gating[0, chosen])
@@ -171,12 +172,19 @@ class SkillLibrary:
         """Returns all components as a table: column names and one row of numbers per component.
 
         Columns: `component`, `weight`, `context_mean_I`, `context_cov_I_J`, `gain_P_I`, `bias_P`, `cov_P_Q`; I and J
-        are indices of context dimensions, P and Q of parameters, from 0. The mean parameters are `gain c + bias`.
+        are indices of context dimensions, P and Q of parameters, from 0. The mean parameters are `gain c + bias`. With
+        quadratic experts `gain_P_I_J` are the factors of the products of context dimensions I and J.
         """
         count = len(self)
         columns = {"component": np.arange(count, dtype=np.float64), "weight": np.exp(self.mixture.log_weights)}
         columns |= self._arrays()
         names = ["_".join([name, *map(str, at)]) for name, a in columns.items() for at in np.ndindex(a.shape[1:])]
+        if self.mixture.expert_degree == 2:
+            dims = range(self.context_dim)
+            inputs = [*map(str, dims), *(f"{i}_{j}" for i in dims for j in dims if i <= j)]
+            gains = [f"gain_{parameter}_{name}" for parameter in range(self.parameter_dim) for name in inputs]
+            first = names.index("gain_0_0")
+            names[first : first + len(gains)] = gains
         return names, np.concatenate([array.reshape(count, -1) for array in columns.values()], axis=1)
 
     def gating(self, context: ArrayLike, *, outside: Outside = "raise") -> Array:
@@ -330,8 +338,8 @@ def recorded_count(metadata: Mapping[str, str], name: str) -> int:
 
 _LARGEST, _SMALLEST_STD = 1e100, 1e-50  # of the numbers in a file: squares of more would overflow
 _MOST_DIGITS = 1000
-_SHAPES = {  # K components, C context dimensions, T parameters
-    "log_weights": "K", "context_mean": "KC", "context_cov": "KCC", "gain": "KTC", "bias": "KT", "cov": "KTT",
+_SHAPES = {  # K components, C context dimensions, I inputs of the experts, T parameters
+    "log_weights": "K", "context_mean": "KC", "context_cov": "KCC", "gain": "KTI", "bias": "KT", "cov": "KTT",
     "context_low": "C", "context_high": "C",
 }  # fmt: skip
 
@@ -343,6 +351,8 @@ def _checked(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[Mixture, Array,
         raise SvslError(f"array {missing[0]!r} is missing")
     components = arrays["log_weights"].size
     sizes = {"K": components, "C": arrays["context_low"].size, "T": arrays["bias"].size // max(components, 1)}
+    quadratic = input_count(sizes["C"], 2)
+    sizes["I"] = quadratic if arrays["gain"].shape[-1:] == (quadratic,) else sizes["C"]
     for name, shape in _SHAPES.items():
         expected = tuple(sizes[letter] for letter in shape)
         array = arrays[name]

@@ -18,7 +18,7 @@ class Mixture:
     Attributes:
         log_weights: `(K,)`, `log pi(o)`; -inf disables a component.
         contexts: `pi(c|o)`, a stack without input.
-        experts: `pi(theta|c,o)`, a stack with the context as input.
+        experts: `pi(theta|c,o)`, a stack with the context as input, or its `monomials` if their means are quadratic.
     """
 
     log_weights: Array
@@ -35,6 +35,17 @@ class Mixture:
         """Returns the mixture of the components `index`, with renormalised weights."""
         log_weights = log_normalised(self.log_weights[index])
         return Mixture(log_weights, self.contexts.select(index), self.experts.select(index))
+
+    def with_quadratic_experts(self) -> "Mixture":
+        """Returns the same mixture with experts whose means may be quadratic in the context."""
+        experts, missing = self.experts, input_count(self.contexts.bias.shape[1], 2) - self.experts.gain.shape[2]
+        gain = np.pad(experts.gain, ((0, 0), (0, 0), (0, missing)))
+        return Mixture(self.log_weights, self.contexts, LinearGaussian.build(gain, experts.bias, experts.chol))
+
+    @property
+    def expert_degree(self) -> int:
+        """Degree of the experts' means as polynomials of the context: 1 or 2."""
+        return 1 if self.experts.gain.shape[2] == self.contexts.bias.shape[1] else 2
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Returns all arrays of the mixture by name, for a checkpoint."""
@@ -54,13 +65,21 @@ class Mixture:
 
         return cls(np.array(arrays["log_weights"], dtype=np.float64), stack("contexts"), stack("experts"))
 
+    def inputs(self, contexts: Array) -> Array:
+        """The inputs of the experts in contexts `(..., dc)`: the contexts themselves, or their monomials."""
+        return contexts if self.expert_degree == 1 else monomials(contexts)
+
+    def log_likelihood(self, contexts: Array, parameters: Array) -> Array:
+        """`log pi(theta|c,o)` for rows of contexts and parameters: `(n, K)`."""
+        return self.experts.log_prob(self.inputs(contexts), parameters)
+
     def log_context_joint(self, contexts: Array) -> Array:
         """`log pi(o) pi(c|o)` for rows of contexts: `(n, K)`."""
         return self.contexts.log_prob(contexts[:, :0], contexts) + self.log_weights
 
     def log_joint(self, contexts: Array, parameters: Array) -> Array:
         """`log pi(o) pi(c|o) pi(theta|c,o)` for rows of contexts and parameters: `(n, K)`."""
-        return self.log_context_joint(contexts) + self.experts.log_prob(contexts, parameters)
+        return self.log_context_joint(contexts) + self.log_likelihood(contexts, parameters)
 
     def log_gating(self, contexts: Array) -> Array:
         """`log pi(o|c)`: `(n, K)`."""
@@ -73,7 +92,7 @@ class Mixture:
     def log_prob(self, contexts: Array, parameters: Array) -> Array:
         """`log pi(theta|c)` of the whole mixture: `(n,)`."""
         context_joint = self.log_context_joint(contexts)
-        joint = context_joint + self.experts.log_prob(contexts, parameters)
+        joint = context_joint + self.log_likelihood(contexts, parameters)
         return logsumexp(joint) - logsumexp(context_joint)
 
     def sample_components(self, contexts: Array, rng: np.random.Generator) -> IntArray:
@@ -83,13 +102,24 @@ class Mixture:
     def component_means(self, contexts: Array, components: IntArray) -> Array:
         """Mean parameters of the given component in each row: `(n, dt)`."""
         gain, bias = self.experts.gain[components], self.experts.bias[components]
-        return np.einsum("nij,nj->ni", gain, contexts) + bias
+        return np.einsum("nij,nj->ni", gain, self.inputs(contexts)) + bias
 
     def sample_parameters(self, contexts: Array, components: IntArray, rng: np.random.Generator) -> Array:
         """Draws `theta ~ pi(theta|c,o)` from the given component in each row: `(n, dt)`."""
         noise = rng.standard_normal((len(contexts), self.experts.bias.shape[1]))
         deviation = np.einsum("nij,nj->ni", self.experts.chol[components], noise)
         return self.component_means(contexts, components) + deviation
+
+
+def input_count(context_dim: int, degree: int) -> int:
+    """Returns the number of inputs of experts whose means are linear (degree 1) or quadratic (2) in the context."""
+    return context_dim if degree == 1 else context_dim * (context_dim + 3) // 2
+
+
+def monomials(contexts: Array) -> Array:
+    """The monomials of degree one and two of contexts `(..., dc)`: `c_i`, then `c_i c_j` with `i <= j`."""
+    first, second = np.triu_indices(contexts.shape[-1])
+    return np.concatenate([contexts, contexts[..., first] * contexts[..., second]], axis=-1)
 
 
 def logsumexp(log_values: Array) -> Array:

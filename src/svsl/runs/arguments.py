@@ -67,7 +67,7 @@ def _fits(value: object, hint: Any) -> bool:
     if origin in (Union, UnionType):
         return any(_fits(value, member) for member in arguments)
     if origin is Literal:
-        return value in arguments
+        return any(type(value) is type(choice) and value == choice for choice in arguments)  # True is not 1
     if origin is tuple:
         return isinstance(value, tuple) and all(_fits(item, arguments[0]) for item in value)
     if hint in (int, float):

@@ -19,7 +19,7 @@ class Options(TrustFlag):
     """A run folder (finished or not), a library file, the name of a shipped library, or hf:user/name."""
     out: Path
     """The CSV file. Columns: component, weight, context_mean_I, context_cov_I_J, gain_P_I, bias_P, cov_P_Q; I and J
-    count context dimensions and P and Q parameters, from 0."""
+    count context dimensions and P and Q parameters, from 0. Quadratic experts also have gain_P_I_J."""
     overwrite: Switch = False
     """Replace an existing file."""
 
