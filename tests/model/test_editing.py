@@ -195,6 +195,17 @@ def test_a_table_is_read_back_exactly() -> None:
     np.testing.assert_allclose(loaded.mean([0.4, 0.1], 1), by_hand, rtol=1e-13)
 
 
+def test_the_table_of_quadratic_experts_names_their_products() -> None:
+    mixture = random_mixture(np.random.default_rng(3), 2, 2, 3, degree=2)
+    quadratic = SkillLibrary(mixture, np.zeros(2), np.ones(2))
+    quadratic.save("library.safetensors")
+    names, rows = SkillLibrary.load("library.safetensors").table()
+    row = dict(zip(names, rows[1], strict=True))
+    c = {"0": 0.4, "1": 0.1, "0_0": 0.16, "0_1": 0.04, "1_1": 0.01}
+    by_hand = [sum(row[f"gain_{p}_{term}"] * c[term] for term in c) + row[f"bias_{p}"] for p in range(3)]
+    np.testing.assert_allclose(quadratic.mean([0.4, 0.1], 1), by_hand, rtol=1e-12)
+
+
 WRONG = {
     "prune by what": (["prune", "x", "--out", "y"], "prune what? give --min-weight W"),
     "prune to nothing": (["prune", "x", "--out", "y", "--max-components", "0"], "max_components: expected at least 1"),

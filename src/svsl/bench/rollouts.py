@@ -38,7 +38,7 @@ def time_rollouts(name: str) -> list[clock.Timing]:
 def _time_rollout(task: Any, name: str, contexts: Array, parameters: Array, workers: int) -> clock.Timing:
     """Times `evaluate` beside bare MuJoCo, which runs the same number of steps on the same threads."""
     simulator, rng, count = task.simulator, stream(0, 5), len(contexts)
-    simulator.workers = workers
+    simulator.workers = 1  # on several threads a task may use several simulators
     pieces: list[tuple[Array, list[Array]]] = []  # first states and controls of calls that continue each other
     run, last = simulator.run, np.empty(0)
 
@@ -54,6 +54,7 @@ def _time_rollout(task: Any, name: str, contexts: Array, parameters: Array, work
     simulator.run = recording
     steps = np.asarray(task.evaluate(contexts, parameters, rng).info["steps"], dtype=np.float64)
     del simulator.run
+    simulator.workers = workers
     evaluate_ms = clock.best_ms(lambda: task.evaluate(contexts, parameters, rng), 1, 5)
     # bare stepping: the largest piece of the same simulation in one call, scaled to all of its steps
     states, controls = max(((first, np.concatenate(all_, axis=1)) for first, all_ in pieces), key=lambda p: p[1].size)

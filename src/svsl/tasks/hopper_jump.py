@@ -1,5 +1,7 @@
 """Hopper jump: a one-legged robot jumps as high as it can and lands on a goal; as skills and step by step."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import mujoco
 import numpy as np
 from gymnasium import spaces
@@ -9,7 +11,7 @@ from svsl.model.gaussians import Array, BoolArray
 from svsl.simulation.hopper import foot_points, hopper_model, touches_floor
 from svsl.simulation.movements import Movement, ProDMP
 from svsl.simulation.rollout import Simulator, diverged, first_true
-from svsl.tasks.base import Outcome
+from svsl.tasks.base import Outcome, joined
 from svsl.tasks.presentation import Motion
 from svsl.tasks.simulated import Plan, SimulatedTask, running_sum
 
@@ -61,6 +63,7 @@ class HopperJump(SimulatedTask):
 
     def __init__(self) -> None:
         super().__init__(hopper_model(), hopper_model(visuals=False), _CONTROL)
+        self._lanes: list[Simulator] = []
 
     def step_form(self, count: int, workers: int | None = None) -> "Hoppers":
         """The same hopper controlled step by step, `count` of them together."""
@@ -70,7 +73,7 @@ class HopperJump(SimulatedTask):
         """One episode with the path of the sole; see `svsl.tasks.presentation.Showable`."""
         states, moments = start_states(context[None])[None, 0], {}
         if parameters is not None and np.isfinite(parameters).all():
-            hoppers, states = self._simulate(context[None], parameters[None])
+            hoppers, states = self._simulate(self.simulator, context[None], parameters[None])
             named = {"jump": int(hoppers.jumped_at[0]), "landing": int(hoppers.landed_at[0])}
             states, moments = states[0], {name: step for name, step in named.items() if step}
         sole, _ = foot_points(states[:, _QPOS])
@@ -82,11 +85,23 @@ class HopperJump(SimulatedTask):
         """Simulates the episodes with finite parameters; the others get the penalty."""
         rows = np.flatnonzero(np.isfinite(parameters).all(axis=1) & np.isfinite(contexts).all(axis=1))
         plan = Plan(np.full(len(contexts), self.penalty), rows, {})
-        return plan.completed(self._score(*self._simulate(contexts[rows], parameters[rows])))
+        if self.workers == 1:
+            return plan.completed(self._score(*self._simulate(self.simulator, contexts[rows], parameters[rows])))
+        # a thread for each part: all of them would wait for each other in every control step of a common loop
+        if len(self._lanes) != self.workers:
+            self._lanes = [Simulator(self.simulator.model, _CONTROL, workers=1) for _ in range(self.workers)]
+        parts = np.array_split(rows, self.workers)
+        with ThreadPoolExecutor(self.workers) as threads:
+            runs = threads.map(
+                lambda lane, part: self._score(*self._simulate(lane, contexts[part], parameters[part])),
+                self._lanes,
+                parts,
+            )
+            return plan.completed(joined(list(runs)))
 
-    def _simulate(self, contexts: Array, parameters: Array) -> tuple["Hoppers", Array]:
+    def _simulate(self, simulator: Simulator, contexts: Array, parameters: Array) -> tuple["Hoppers", Array]:
         """Runs the controller; returns the hoppers at the end, and their states `(n, 251, 13)` from the start on."""
-        hoppers = Hoppers(self.simulator, len(contexts))
+        hoppers = Hoppers(simulator, len(contexts))
         hoppers.begin(slice(None), contexts)
         position, velocity = self.movement.trajectories(parameters, contexts[:, 1:], STEPS + 1, SUBSTEPS * self.dt_s)
         aim = KP * position + KD * velocity  # an action aims at the position at its end
