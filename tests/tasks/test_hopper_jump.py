@@ -163,6 +163,7 @@ def test_success_needs_a_jump_its_height_and_the_goal(task: HopperJump) -> None:
 def test_the_batch_and_the_threads_change_nothing(task: HopperJump) -> None:
     contexts, parameters = batch(task, 6)
     parameters[3] = np.nan
+    task.workers = 3
     whole = task.evaluate(contexts, parameters, stream(0))
     assert whole.returns[3] == task.penalty
     nothing = task.evaluate(contexts[3:4], parameters[3:4], stream(0))
