@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from svsl.model.gaussians import Array, BoolArray
+from svsl.model.gaussians import Array, BoolArray, IntArray
 from svsl.simulation.hopper import foot_points, hopper_model, touches_floor
 from svsl.simulation.movements import Movement, ProDMP
 from svsl.simulation.rollout import Simulator, diverged, first_true
@@ -63,7 +63,7 @@ class HopperJump(SimulatedTask):
 
     def __init__(self) -> None:
         super().__init__(hopper_model(), hopper_model(visuals=False), _CONTROL)
-        self._lanes: list[Simulator] = []
+        self._simulators: tuple[Simulator, Simulator] | None = None
 
     def step_form(self, count: int, workers: int | None = None) -> "Hoppers":
         """The same hopper controlled step by step, `count` of them together."""
@@ -87,17 +87,20 @@ class HopperJump(SimulatedTask):
         plan = Plan(np.full(len(contexts), self.penalty), rows, {})
         if self.workers == 1:
             return plan.completed(self._score(*self._simulate(self.simulator, contexts[rows], parameters[rows])))
-        # a thread for each part: all of them would wait for each other in every control step of a common loop
-        if len(self._lanes) != self.workers:
-            self._lanes = [Simulator(self.simulator.model, _CONTROL, workers=1) for _ in range(self.workers)]
-        parts = np.array_split(rows, self.workers)
-        with ThreadPoolExecutor(self.workers) as threads:
-            runs = threads.map(
-                lambda lane, part: self._score(*self._simulate(lane, contexts[part], parameters[part])),
-                self._lanes,
-                parts,
-            )
-            return plan.completed(joined(list(runs)))
+
+        def run(half: Simulator, part: IntArray) -> Outcome:
+            return self._score(*self._simulate(half, contexts[part], parameters[part]))
+
+        with ThreadPoolExecutor(2) as threads:
+            return plan.completed(joined(list(threads.map(run, self._halves(), np.array_split(rows, 2)))))
+
+    def _halves(self) -> tuple[Simulator, Simulator]:
+        """Two simulators that share the threads: one steps its half of a batch while the other's is controlled."""
+        first, second = self.workers // 2, self.workers - self.workers // 2
+        if self._simulators is None or (self._simulators[0].workers, self._simulators[1].workers) != (first, second):
+            model = self.simulator.model
+            self._simulators = Simulator(model, _CONTROL, first), Simulator(model, _CONTROL, second)
+        return self._simulators
 
     def _simulate(self, simulator: Simulator, contexts: Array, parameters: Array) -> tuple["Hoppers", Array]:
         """Runs the controller; returns the hoppers at the end, and their states `(n, 251, 13)` from the start on."""
