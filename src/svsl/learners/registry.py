@@ -108,13 +108,12 @@ _BOX_PUSHING = SVSLConfig(
     warm_start_iterations=80, start_tests=60, closing_iterations=60, context_start_std=(0.01, 0.01, 0.01),
     context_std=(0.15, 0.45, 3.0),
 )  # fmt: skip
-# six dimensions are too many for linear experts: two quadratic ones that keep searching widely, since pushes go to the
-# left or to the right, copies of them where they fail, and a long closing stage that makes each precise in its part
+# six dimensions are too many for linear experts: two quadratic ones, since pushes go to the left or to the right, and
+# most of the episodes in the closing stage, where each learns its whole half of the box
 _BOX_PUSHING_RANDOM = replace(
-    _BOX_PUSHING, components=12, beta=20.0, expert_degree=2, context_batch=10, expert_batch=50, buffer=1600,
-    shrinkage=30.0, entropy_loss=0.004, from_scratch=2, warm_start_iterations=15,
-    warm_start_std=(0.05, 0.15, 0.27, 0.05, 0.15, 1.0), closing_iterations=250, closing_batch=30, kl_closing=0.1,
-    weight_iterations=0,
+    _BOX_PUSHING, components=2, iterations=150, beta=20.0, expert_degree=2, context_batch=10, expert_batch=50,
+    buffer=2000, shrinkage=30.0, entropy_loss=0.003, from_scratch=2, closing_iterations=500, closing_batch=60,
+    kl_closing=0.1, weight_iterations=0,
     context_start_std=(0.01,) * 6, context_std=(0.15, 0.45, 0.8, 0.15, 0.45, 3.0),
 )  # fmt: skip
 # all from scratch, and of equal weight: learned weights would leave out the kinds of pushes that cost more
@@ -126,7 +125,11 @@ _VERSATILE_BOX_PUSHING = replace(
     _BOX_PUSHING, components=4, iterations=200, context_start_std=(0.05, 0.15, 1.0), **_DIFFERENT_PUSHES
 )
 _VERSATILE_BOX_PUSHING_RANDOM = replace(
-    _BOX_PUSHING_RANDOM, beta=50.0, context_start_std=(0.05, 0.15, 0.3, 0.05, 0.15, 1.0), **_DIFFERENT_PUSHES
+    _BOX_PUSHING_RANDOM,
+    components=8,
+    beta=50.0,
+    context_start_std=(0.05, 0.15, 0.3, 0.05, 0.15, 1.0),
+    **_DIFFERENT_PUSHES,
 )
 # large steps, each fitted to twice as many episodes as the model has features; components start small, since those that
 # start wide often learn to jump upright, which is easier and lower
