@@ -74,6 +74,8 @@ class Published:
                 known = np.array([(int(count), value) for count, value in points.items() if value is not None])
                 axes.plot(known[:, 0] / 1e3, known[:, 1], "--.", color=color, label=f"{method}, published")
             axes.set(xlabel="episodes [thousand]", ylabel=self.metric.replace("_", " "), title=panel.title)
+            if self.metric == "success_rate":
+                axes.set_ylim(-0.02, 1.02)
             axes.legend(fontsize=8)
             axes.grid(alpha=0.3)
         save_figure(figure, path)

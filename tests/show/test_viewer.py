@@ -143,13 +143,13 @@ def wait_for_context(page: Page, context: Array) -> None:
         page.wait_for_timeout(50)
 
 
-@needs_browser
 def _contrast(page: Page) -> float:
     """Standard deviation of the pixels on the left of the page, where the map and the scene are."""
     picture = np.asarray(Image.open(io.BytesIO(page.screenshot(timeout=WAIT_MS))).convert("RGB"), dtype=np.float64)
     return float(picture[:, :450].std())
 
 
+@needs_browser
 def test_choosing_a_context_and_watching_a_throw(browser: Browser) -> None:
     means = np.array([[-0.2, -1.9], [0.2, -1.4]])
     served = serve(small_library("beer-pong", means, 0.1, THROWS))
