@@ -155,7 +155,8 @@ def _smaller(words: Words) -> Words:
         ["--no-figures"] if {"box-pushing", "hopper-jump"} & set(words) else []
     )  # a figure takes thousands of episodes
     if not {"hireps", "ladips"} & set(words):
-        fewer += ["--closing-iterations", "0"]
+        together = "efficient-random" in words  # all components start in the closing stage
+        fewer += ["--closing-iterations", "2", "--splits", "0"] if together else ["--closing-iterations", "0"]
     return {
         "train": [*(["--episodes", "100"] if "ppo" in words else [*SMALL, *fewer]), "--overwrite"],
         "reproduce": [] if "--list" in words else ["--scale", "0.01", "--seeds", "1"],

@@ -108,12 +108,11 @@ _BOX_PUSHING = SVSLConfig(
     warm_start_iterations=80, start_tests=60, closing_iterations=60, context_start_std=(0.01, 0.01, 0.01),
     context_std=(0.15, 0.45, 3.0),
 )  # fmt: skip
-# six dimensions are too many for linear experts: two quadratic ones, since pushes go to the left or to the right, and
-# most of the episodes in the closing stage, where each learns its whole half of the box
+# six dimensions are too many for linear experts: quadratic ones, which learn best on uniform contexts; two start, one
+# for pushes to the left and one for those to the right, since no valid context lies in between, and are split twice
 _BOX_PUSHING_RANDOM = replace(
-    _BOX_PUSHING, components=2, iterations=150, beta=20.0, expert_degree=2, context_batch=10, expert_batch=50,
-    buffer=2000, shrinkage=30.0, entropy_loss=0.003, from_scratch=2, closing_iterations=500, closing_batch=60,
-    kl_closing=0.1, weight_iterations=0,
+    _BOX_PUSHING, components=8, curriculum=False, splits=2, expert_degree=2, buffer=2000, shrinkage=30.0,
+    entropy_loss=0.003, closing_iterations=450, closing_batch=60, kl_closing=0.1, weight_iterations=0,
     context_start_std=(0.01,) * 6, context_std=(0.15, 0.45, 0.8, 0.15, 0.45, 3.0),
 )  # fmt: skip
 # all from scratch, and of equal weight: learned weights would leave out the kinds of pushes that cost more
@@ -126,8 +125,8 @@ _VERSATILE_BOX_PUSHING = replace(
 )
 _VERSATILE_BOX_PUSHING_RANDOM = replace(
     _BOX_PUSHING_RANDOM,
-    components=8,
-    beta=50.0,
+    curriculum=True,
+    splits=0,
     context_start_std=(0.05, 0.15, 0.3, 0.05, 0.15, 1.0),
     **_DIFFERENT_PUSHES,
 )

@@ -17,6 +17,7 @@ from svsl.learners.behaviours import BehaviourModel, fit_behaviour, log_likeliho
 from svsl.learners.buffer import ReplayBuffer
 from svsl.learners.outside import draw_until_inside
 from svsl.learners.proposal import Proposal, with_unrun
+from svsl.learners.spreading import split_contexts, start_spread
 from svsl.learners.svsl_config import Schedule, SVSLConfig
 from svsl.learners.svsl_steps import Step, context_step, expert_step, start_at_episode, start_at_random
 from svsl.learners.trust_region import categorical_step
@@ -30,6 +31,7 @@ Stage = Literal["fill", "context", "expert", "weights", "done", "closing", "star
 _STAGES = get_args(Stage)
 _BLOCK = 16  # components updated together
 _CLOSING_TESTS = 8  # tests during the closing stage
+_TESTS_TOGETHER = 24  # the same without a curriculum, where it is all there is
 _FAILURES = 0.25  # share of the tested contexts, those with the lowest returns, near which a component may start
 
 
@@ -54,6 +56,7 @@ class SVSL:
         freeze: bool = False,
     ) -> None:
         self.config, self.space, self.rng = config.resolved(space), space, rng
+        require(config.curriculum or base is None, "curriculum", "True, to extend a library", config.curriculum)
         if base is not None and base.expert_degree != config.expert_degree:
             require(base.expert_degree == 1, "expert_degree", "2, as in the library to extend", config.expert_degree)
             base = base.with_quadratic_experts()
@@ -71,7 +74,9 @@ class SVSL:
         self._runs_outside = space.scores_outside and not config.reject_outside
         self._behaviour_models: dict[int, BehaviourModel] = {}  # of components whose buffer did not change since
         self._unused: IntArray = np.zeros(0, np.intp)  # episodes since each one's last step, in the closing stage
-        if not (self.base and (self.schedule.warm_starts(1) or self.config.start_tests)):
+        if not config.curriculum:
+            self._start_together()
+        elif not (self.base and (self.schedule.warm_starts(1) or self.config.start_tests)):
             self._add_component()  # otherwise as soon as there are episodes to start from
 
     # ---- the protocol -------------------------------------------------------------------------------------------
@@ -162,7 +167,7 @@ class SVSL:
             iteration=self.iteration,
             iterations=self.config.closing_iterations if closing else self.schedule.iterations(self.component),
             work=self.schedule.episodes_so_far(self.stage, self.component, self.iteration) / self.schedule.total
-            if self.context_buffer.filled.any()
+            if self.expert_buffer.filled.any() or self.context_buffer.filled.any()
             else 0.0,
             recent_return=float(recent[-1]) if len(recent) else float("nan"),
             counts={"failed_steps": self.failed_steps, "deleted": self.deleted},
@@ -217,6 +222,21 @@ class SVSL:
             return np.arange(count)
         return np.arange(self.frozen if self.iteration % self.config.finetune_every == 0 else count - 1, count)
 
+    def _start_together(self) -> None:
+        """Adds all components, and goes on to the closing stage."""
+        count = self.schedule.closing_components(0)
+        for _ in range(count):
+            self.context_buffer.append_component()
+            self.expert_buffer.append_component()
+        contexts, experts = start_spread(count, self.config, self.space, self.rng)
+        self._mixture = Mixture(np.full(len(contexts), -np.log(len(contexts))), contexts, experts)
+        self.component = self.config.components
+        self._start_closing()
+
+    def _start_closing(self) -> None:
+        self.stage, self.iteration = "closing", 0
+        self._unused = np.zeros(len(self._current), dtype=np.intp)
+
     def _next_component(self) -> None:
         """Adds a component, after a look at where the library fails if the settings ask for one."""
         if self.config.start_tests:
@@ -258,8 +278,7 @@ class SVSL:
             self.component += 1
             self._next_component()
         elif self.config.closing_iterations:
-            self.stage, self.iteration = "closing", 0
-            self._unused = np.zeros(len(self._current), dtype=np.intp)
+            self._start_closing()
         else:
             self._start_weights()
 
@@ -325,17 +344,32 @@ class SVSL:
         return self._propose(owners, contexts, self._current.sample_parameters(contexts, owners, self.rng), len(owners))
 
     def _tell_closing(self, asked: Proposal, returns: Array, behaviours: Array | None) -> None:
-        """Makes a step of the experts that have a whole batch of new episodes; a rarely chosen one has to wait."""
+        """Makes a step of the experts that have a whole batch of new episodes; a rarely chosen one has to wait.
+
+        So do those that started together, until their buffers are full.
+        """
         self._store_for_experts(asked.owners, asked.contexts, asked.parameters, returns, behaviours)
         self._unused += np.bincount(asked.owners, minlength=len(self._current))
-        ready = np.flatnonzero(self._unused >= self.config.closing_batch)
+        enough = self._unused >= self.config.closing_batch
+        ready = np.flatnonzero(enough & self.expert_buffer.full(np.arange(len(enough))))
         self._unused[ready] = 0
         self._update_experts(ready, replace(self.config, kl_expert=self.config.kl_closing))
         self.iteration += 1
         last = self.iteration == self.config.closing_iterations
-        self.milestone += last or self.iteration % -(-self.config.closing_iterations // _CLOSING_TESTS) == 0
+        tests = _CLOSING_TESTS if self.config.curriculum else _TESTS_TOGETHER
+        self.milestone += last or self.iteration % -(-self.config.closing_iterations // tests) == 0
         if last:
             self._start_weights()
+        elif self.schedule.splits_after(self.iteration):
+            self._split()
+
+    def _split(self) -> None:
+        """Splits every component into two, which share its expert, its episodes and its weight."""
+        contexts = split_contexts(self._current, self.space, self.rng)
+        pairs = np.repeat(np.arange(len(self._current)), 2)
+        self._keep(pairs)
+        self._mixture = replace(self._current, contexts=contexts)
+        self._unused = self._unused[pairs]
 
     # ---- the updates --------------------------------------------------------------------------------------------
 

@@ -29,6 +29,12 @@ class SVSLConfig(LearnerConfig):
     """Components to add, one after the other (the paper's N)."""
     iterations: int = 350
     """Training iterations of each new component (K)."""
+    curriculum: bool = True
+    """Components choose their contexts and are added one after the other, as in the paper. Off: all start together,
+    spread evenly over the box, and learn in the closing stage only, on uniform contexts from the first episode on."""
+    splits: int = 0
+    """How often, in equal parts of the closing stage, every component that started without a curriculum is split into
+    two, which continue from its expert and its episodes, each in one half of its contexts. The first ones are fewer."""
     finetune_every: int = 50
     """Iterations between two updates of all components instead of only the newest (H)."""
     alpha: float = 1e-3
@@ -109,11 +115,16 @@ class SVSLConfig(LearnerConfig):
         self.require_at_least(1, "components", "iterations", "finetune_every", "warm_start_iterations", "delete_factor")
         self.require_at_least(1, "context_batch", "expert_batch", "buffer", "closing_batch")
         self.require_at_least(0, "alpha", "beta", "beta_weight", "weight_iterations", "from_scratch")
-        self.require_at_least(0, "gamma", "closing_iterations", "start_tests", "shrinkage", "entropy_loss")
+        self.require_at_least(0, "gamma", "closing_iterations", "start_tests", "shrinkage", "entropy_loss", "splits")
         require(self.gamma is None or self.gamma <= self.beta, "gamma", f"at most beta ({self.beta:g})", self.gamma)
         for name in ("kl_expert", "kl_context", "kl_weight", "kl_closing"):
             require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
         require(self.expert_degree in (1, 2), "expert_degree", "1 or 2", self.expert_degree)
+        closing = self.curriculum or self.closing_iterations > 0
+        require(closing, "closing_iterations", "at least 1 without a curriculum", self.closing_iterations)
+        require(not (self.splits and self.curriculum), "splits", "0 with a curriculum", self.splits)
+        parts = 2 ** min(self.splits, 30)
+        require(self.components % parts == 0, "components", f"a multiple of {parts} for the splits", self.components)
         require(0 <= self.min_weight < 1, "min_weight", "at least 0 and below 1", self.min_weight)
 
     @property
@@ -142,7 +153,9 @@ class SVSLConfig(LearnerConfig):
 
     def scaled(self, scale: float, power: float) -> Self:
         """Returns the settings of a smaller run."""
-        components, iterations = shrunk(self.components, scale, 2), shrunk(self.iterations, scale, 5, power)
+        parts = 2**self.splits
+        components = parts * shrunk(self.components // parts, scale, -(-2 // parts))
+        iterations = shrunk(self.iterations, scale, 5, power)
         closing = shrunk(self.closing_iterations, scale, min(5, self.closing_iterations), power)
         return replace(self, components=components, iterations=iterations, closing_iterations=closing)
 
@@ -204,6 +217,19 @@ class Schedule:
             "closing": config.closing_batch,
         }
 
+    def splits_after(self, iteration: int) -> bool:
+        """Returns whether all components are split after this iteration of the closing stage."""
+        return self._splits_until(iteration) > self._splits_until(iteration - 1)
+
+    def _splits_until(self, iteration: int) -> int:
+        """Returns the splits made when this iteration of the closing stage is done; the last part ends without one."""
+        parts = self.config.splits + 1
+        return min(iteration * parts // self.config.closing_iterations, parts - 1) if parts > 1 else 0
+
+    def closing_components(self, iteration: int) -> int:
+        """Returns the components that draw episodes after this iteration of the closing stage."""
+        return (self.base + self.config.components) >> (self.config.splits - self._splits_until(iteration))
+
     def warm_starts(self, component: int) -> bool:
         """Returns whether a component, numbered from 1, starts from a stored episode."""
         from_scratch = self.config.from_scratch
@@ -217,6 +243,8 @@ class Schedule:
     def episodes_until(self, component: int, iteration: int) -> int:
         """Returns the episodes asked for (without rejections) until this iteration of this component is done."""
         config, sizes, updated = self.config, self.batch_sizes, self.base - self.frozen
+        if not config.curriculum:
+            return 0
         total = self.base * sizes["fill"]
         for number in range(1, component + 1):
             iterations = self.iterations(number) if number < component else iteration
@@ -228,8 +256,8 @@ class Schedule:
     def episodes_until_closing(self, iteration: int) -> int:
         """Returns the episodes asked for until this iteration of the closing stage is done."""
         last = self.config.components
-        closing = iteration * self.batch_sizes["closing"] * (self.base + last)
-        return self.episodes_until(last, self.iterations(last)) + closing
+        drawn = sum(self.closing_components(done) for done in range(iteration))
+        return self.episodes_until(last, self.iterations(last)) + drawn * self.batch_sizes["closing"]
 
     def episodes_so_far(self, stage: str, component: int, iteration: int) -> int:
         """Returns the episodes asked for up to the last finished iteration, once the first ones have been run."""

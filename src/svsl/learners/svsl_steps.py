@@ -1,7 +1,7 @@
 """The components of SVSL: how they start, and their trust-region steps.
 
-A component starts at random, or from a stored episode. In a step returns plus entropy terms become targets, targets a
-model, the model a step.
+A component starts at random, or from a stored episode (or with all others, see `svsl.learners.spreading`). In a step
+returns plus entropy terms become targets, targets a model, the model a step.
 """
 
 from collections.abc import Callable
@@ -43,9 +43,14 @@ def start_at_random(
         if config.reject_outside or not space.scores_outside:
             mean = np.clip(mean, space.context_low, space.context_high)
     contexts = LinearGaussian.unconditional(mean[None], np.diag(np.array(config.context_std))[None])
-    gain = np.zeros((1, len(space.initial_mean), input_count(len(middle), config.expert_degree)))
-    experts = LinearGaussian.build(gain, space.initial_mean[None], np.linalg.cholesky(space.initial_cov)[None])
-    return contexts, experts
+    return contexts, initial_experts(1, config, space)
+
+
+def initial_experts(count: int, config: SVSLConfig, space: SearchSpace) -> LinearGaussian:
+    """Returns experts with the task's initial search in every context."""
+    dim, inputs = len(space.initial_mean), input_count(len(space.context_low), config.expert_degree)
+    bias, chol = np.tile(space.initial_mean, (count, 1)), np.tile(np.linalg.cholesky(space.initial_cov), (count, 1, 1))
+    return LinearGaussian.build(np.zeros((count, dim, inputs)), bias, chol)
 
 
 def start_at_episode(

@@ -52,7 +52,7 @@ def main(args: list[str]) -> int:
     settings = old.settings if isinstance(old.settings, SVSLConfig) else find_preset(old.task).settings
     assert isinstance(settings, SVSLConfig)
     description = f"Adds components to the library of {source}, on {old.task} as it was or changed."
-    own_settings = replace(settings, components=_COMPONENTS)
+    own_settings = replace(settings, components=_COMPONENTS, curriculum=True, splits=0)  # one after the other
     kind = training_flags(Options(), own_settings, old.task, old.task_options, description)
     options = parse(kind, flags, f"svsl extend {source}", settings.old_names)
     run: Options = options.run

@@ -1,0 +1,202 @@
+"""Components without a curriculum: where they start, what they learn, and their exact continuation."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.cluster.vq import kmeans2
+
+import helpers
+from helpers import advance, space_of
+from svsl import Outcome, SvslError
+from svsl.learners.base import SearchSpace
+from svsl.learners.spreading import k_means, split_contexts, start_spread
+from svsl.learners.svsl import SVSL
+from svsl.learners.svsl_config import SVSLConfig
+from svsl.model.gaussians import Array, BoolArray
+from svsl.model.mixture import Mixture
+from svsl.model.random import stream
+from toys import Unimodal
+
+TOGETHER = SVSLConfig(
+    components=2, curriculum=False, closing_iterations=60, closing_batch=20, kl_closing=0.2, alpha=1e-6,
+    weight_iterations=0, buffer=60,
+)  # fmt: skip
+
+
+class TwoSides(Unimodal):
+    """What is best on the left is the opposite of what is best on the right, and nothing in between is valid."""
+
+    scores_outside = False
+
+    def valid_contexts(self, contexts: Array) -> BoolArray:
+        return np.asarray(np.abs(contexts[:, 0]) > 0.5)
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        return super().evaluate(contexts, parameters * np.sign(contexts[:, :1]), rng)
+
+
+class Bent(TwoSides):
+    """The best way bends at a second coordinate of 1.5."""
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        bend = 1.5 * np.abs(contexts[:, 1:] - 1.5)
+        return super().evaluate(contexts, parameters + bend * np.sign(contexts[:, :1]), rng)
+
+
+def test_components_start_in_the_parts_of_the_box() -> None:
+    contexts, experts = start_spread(2, TOGETHER, space_of(TwoSides()), stream(0))
+    order = np.argsort(contexts.bias[:, 0])
+    # of uniform contexts: variances of intervals of length 1/2 and 3
+    np.testing.assert_allclose(contexts.bias[order], [[-0.75, 1.5], [0.75, 1.5]], atol=0.08)
+    np.testing.assert_allclose(contexts.cov[order], [np.diag([1 / 48, 9 / 12])] * 2, atol=0.08)
+    np.testing.assert_array_equal(experts.gain, 0)
+    np.testing.assert_allclose(experts.cov, [Unimodal.initial_cov] * 2)
+
+
+def test_clusters_are_as_tight_as_those_of_scipy() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.random((400, 3))
+    ours = min(k_means(points, 5, rng)[0] for _ in range(10))
+    centres = [kmeans2(points, points[rng.choice(400, 5, replace=False)], iter=30, minit="matrix") for _ in range(10)]
+    theirs = min(float(((points - centre[label]) ** 2).sum(axis=1).mean()) for centre, label in centres)
+    assert ours == pytest.approx(theirs, rel=0.02)
+
+
+def test_every_cluster_has_a_point() -> None:
+    points = np.repeat(np.arange(3.0), 10)[:, None]  # starts that fall on the same point leave clusters empty
+    for seed in range(20):
+        distance, labels = k_means(points, 3, np.random.default_rng(seed))
+        assert set(labels) == {0, 1, 2}
+        assert distance == pytest.approx(0)
+
+
+def test_each_component_learns_its_part_on_uniform_contexts() -> None:
+    task = TwoSides()
+    learner = SVSL(TOGETHER, space_of(task), stream(0))
+    asked = []
+    while not learner.done:
+        episodes = learner.ask()
+        asked.append(episodes.contexts)
+        learner.tell(task.evaluate(episodes.contexts, episodes.parameters, stream(0)).returns)
+    mixture, contexts = learner.mixture(), np.concatenate(asked)
+    assert mixture is not None
+    for side in (-1, 1):
+        expert = int(np.argmax(side * mixture.contexts.bias[:, 0]))
+        np.testing.assert_allclose(mixture.experts.gain[expert], side * task.gain, atol=5e-3)
+        np.testing.assert_allclose(mixture.experts.bias[expert], side * task.bias, atol=5e-3)
+    assert task.valid_contexts(contexts).all()
+    np.testing.assert_allclose(contexts.mean(axis=0), [0, 1.5], atol=0.1)
+    np.testing.assert_allclose(contexts.var(axis=0), [7 / 12, 9 / 12], atol=0.05)  # of uniform valid contexts
+
+
+def test_steps_begin_when_the_buffers_are_full_and_episodes_are_as_planned() -> None:
+    task, config = TwoSides(), replace(TOGETHER, closing_iterations=8)
+    learner, asked, moved = SVSL(config, space_of(task), stream(0)), 0, []
+    while not learner.done:
+        before = learner._current.experts.bias.copy()
+        assert learner.progress.work == pytest.approx(asked / config.planned_episodes(space_of(task)))
+        asked += advance(learner, task)
+        moved.append(bool((learner._current.experts.bias != before).any()))
+    assert asked == config.planned_episodes(space_of(task)) == 8 * 2 * 20
+    assert moved[:2] == [False, False]  # 60 episodes per component take about three batches of 20
+    assert all(moved[4:])
+    assert learner.failed_steps == 0
+    assert learner.progress.work == 1
+
+
+def test_interruption_at_any_point_changes_nothing() -> None:
+    task = TwoSides()
+    config = replace(TOGETHER, components=4, splits=1, closing_iterations=7, weight_iterations=3)
+    expected = helpers.trained(SVSL(config, space_of(task), stream(0)), task).state()
+    for steps in range(9):
+        learner = SVSL(config, space_of(task), stream(0))
+        for _ in range(steps):
+            if not learner.done:
+                advance(learner, task)
+        other = SVSL(config, space_of(task), stream(99))
+        other.restore(learner.state())
+        for name, value in helpers.trained(other, task).state().items():
+            np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def test_components_are_split_in_the_middle_of_their_contexts() -> None:
+    space = space_of(TwoSides())
+    mixture = Mixture(np.log([0.5, 0.5]), *start_spread(2, TOGETHER, space, stream(0)))
+    halves = split_contexts(mixture, space, stream(1))
+    left = int(mixture.contexts.bias[1, 0] < 0)  # the component on the left
+    for component, x in ((left, -0.75), (1 - left, 0.75)):
+        means = halves.bias[2 * component : 2 * component + 2]
+        np.testing.assert_allclose(means[np.argsort(means[:, 1])], [[x, 0.75], [x, 2.25]], atol=0.08)
+    np.testing.assert_allclose(halves.cov, [np.diag([1 / 48, 1.5**2 / 12])] * 4, atol=0.05)
+
+
+def test_a_component_without_contexts_is_doubled() -> None:
+    space = space_of(TwoSides())
+    contexts, experts = start_spread(2, TOGETHER, space, stream(0))
+    halves = split_contexts(Mixture(np.array([0.0, -np.inf]), contexts, experts), space, stream(1))
+    np.testing.assert_array_equal(halves.bias[2:], contexts.bias[[1, 1]])
+    np.testing.assert_array_equal(halves.chol[2:], contexts.chol[[1, 1]])
+
+
+def test_halves_continue_from_the_expert_and_the_episodes_and_become_different() -> None:
+    """The best way bends in the middle of each part: two linear experts per part find it, one cannot."""
+    task, config = Bent(), replace(TOGETHER, components=4, splits=1, closing_iterations=200, entropy_loss=0.03)
+    learner, asked = SVSL(config, space_of(task), stream(0)), 0
+    while len(learner._current) == 2:
+        before = learner._current.experts, learner.expert_buffer.returns.copy()
+        asked += advance(learner, task)
+    assert learner.iteration == 100
+    pairs = np.repeat([0, 1], 2)
+    np.testing.assert_array_equal(learner._current.experts.bias, learner._current.experts.bias[[0, 0, 2, 2]])
+    np.testing.assert_array_equal(learner.expert_buffer.contexts, learner.expert_buffer.contexts[[0, 0, 2, 2]])
+    assert not np.array_equal(learner.expert_buffer.returns, before[1][pairs])  # the last batch is in it
+    while not learner.done:
+        asked += advance(learner, task)
+    assert asked == config.planned_episodes(space_of(task)) == 100 * 2 * 20 + 100 * 4 * 20
+    mixture = learner.mixture()
+    assert mixture is not None
+    contexts = np.array([[-0.8, 0.4], [-0.8, 2.6], [0.8, 0.4], [0.8, 2.6]])
+
+    def worst(mixture: Mixture) -> float:
+        chosen = mixture.log_gating(contexts).argmax(axis=1)
+        return float(task.evaluate(contexts, mixture.component_means(contexts, chosen), stream(0)).returns.min())
+
+    whole = helpers.trained(SVSL(replace(config, components=2, splits=0), space_of(task), stream(0)), task).mixture()
+    assert whole is not None
+    assert worst(mixture) > -0.05
+    assert worst(whole) < -0.2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"splits": 1}, "splits: expected 0 with a curriculum, got 1"),
+        ({"splits": 2, "curriculum": False, "closing_iterations": 9, "components": 6},
+         "components: expected a multiple of 4 for the splits, got 6"),
+        ({"splits": 10**8, "curriculum": False, "closing_iterations": 9}, "components: expected a multiple of"),
+        ({"splits": -1}, "splits: expected at least 0, got -1"),
+    ],
+)  # fmt: skip
+def test_wrong_splits_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SvslError, match=message):
+        SVSLConfig(**settings)
+
+
+def test_a_library_is_not_extended_without_a_curriculum() -> None:
+    task = TwoSides()
+    base = helpers.trained(SVSL(TOGETHER, space_of(task), stream(0)), task).mixture()
+    with pytest.raises(SvslError, match="curriculum: expected True, to extend a library, got False"):
+        SVSL(TOGETHER, space_of(task), stream(1), base)
+
+
+def test_a_closing_stage_is_required() -> None:
+    with pytest.raises(SvslError, match="closing_iterations: expected at least 1 without a curriculum, got 0"):
+        SVSLConfig(curriculum=False)
+
+
+def test_one_component_has_the_whole_box() -> None:
+    space = SearchSpace(np.array([0.0]), np.array([2.0]), np.zeros(1), np.eye(1))
+    contexts, _ = start_spread(1, TOGETHER, space, stream(0))
+    np.testing.assert_allclose([contexts.bias[0, 0], contexts.cov[0, 0, 0]], [1, 1 / 3], atol=0.05)
