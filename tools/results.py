@@ -52,14 +52,24 @@ ROOT = Path(__file__).parents[1]
 
 
 def start(
-    name: str, workers: int | None, out: Path, docs: Path, seeds: int | None = None, arms: Sequence[str] = ()
+    name: str,
+    workers: int | None,
+    out: Path,
+    docs: Path,
+    seeds: int | None = None,
+    arms: Sequence[str] = (),
+    seed: int | None = None,
 ) -> int:
     """Trains what the data of an experiment lack, resuming in `out`, and collects it; returns the exit code."""
     labels = [arm.label for arm in find_experiment(name).arms]
     for label in arms:
         if label not in labels:
             raise SvslError(f"{name} has no arm {label!r}; its arms: {', '.join(labels)}")
-    absent = {(m.arm.label, m.seed): m for m in missing(name, docs, seeds) if not arms or m.arm.label in arms}
+    absent = {
+        (m.arm.label, m.seed): m
+        for m in missing(name, docs, seeds)
+        if (not arms or m.arm.label in arms) and seed in (None, m.seed)
+    }
     experiment, commit = find_experiment(name), current_commit()
     reproduction = Reproduction(name, experiment, out, seeds or experiment.seeds, 1.0)
     with reproduction.open():
@@ -130,6 +140,8 @@ class ListMissing:
     """Folder in which they are trained or resumed (default: runs/NAME)."""
     seeds: int | None = None
     """Only the first seeds of each arm (default: all of the full experiment)."""
+    seed: int | None = None
+    """With --start: only this seed."""
     arms: tuple[str, ...] = ()
     """Only these arms (default: all)."""
     docs: Path = ROOT / "docs"
@@ -142,7 +154,7 @@ class ListMissing:
         """Lists or starts."""
         if self.start is not None:
             out = self.out or Path("runs") / self.start
-            return start(self.start, self.workers, out, self.docs, self.seeds, self.arms)
+            return start(self.start, self.workers, out, self.docs, self.seeds, self.arms, self.seed)
         for name, experiment in EXPERIMENTS.items():
             absent = missing(name, self.docs, self.seeds)
             total = sum(map(len, plan(experiment, self.seeds or experiment.seeds, 1.0).values()))

@@ -377,8 +377,9 @@ def test_runs_of_svsl_train_are_collected_however_they_were_tested(docs: Path) -
     assert "settings changed since" not in (docs / "toys.md").read_text()
 
 
-def test_some_arms_can_be_trained(docs: Path) -> None:
-    assert results.main(["missing", "--start", "toy", "--seeds", "1", "--arms", "theirs", "--docs", "docs"]) == 0
-    assert [(m.arm.label, m.seed) for m in missing("toy", docs)] == [("ours", 0), ("ours", 1), ("theirs", 1)]
+@pytest.mark.parametrize(("flag", "number", "left"), [("--seeds", "1", 1), ("--seed", "1", 0)])
+def test_some_arms_and_seeds_can_be_trained(docs: Path, flag: str, number: str, left: int) -> None:
+    assert results.main(["missing", "--start", "toy", flag, number, "--arms", "theirs", "--docs", "docs"]) == 0
+    assert [(m.arm.label, m.seed) for m in missing("toy", docs)] == [("ours", 0), ("ours", 1), ("theirs", left)]
     with pytest.raises(SvslError, match="toy has no arm 'others'; its arms: ours, theirs"):
         results.main(["missing", "--start", "toy", "--arms", "others", "--docs", "docs"])
