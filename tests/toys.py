@@ -163,3 +163,16 @@ class Twins:
         outside = np.abs(contexts[:, 0]) > 1
         info = {"mode": np.where(way > 0, "up", "down"), "path": 2 * parameters}
         return Outcome(-8 * error**2 - 10.0 * outside, (np.abs(error) < 0.2) & ~outside, info)
+
+
+class Parabola:
+    """One best way, theta = c^2: linear experts have to be fitted where they are used."""
+
+    context_low, context_high = np.array([-1.0]), np.array([1.0])
+    parameter_dim, initial_mean, initial_cov = 1, np.array([0.5]), np.array([[0.2]])
+    scores_outside = True
+
+    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
+        error = parameters[:, 0] - contexts[:, 0] ** 2
+        outside = np.abs(contexts[:, 0]) > 1
+        return Outcome(-20 * error**2 - 10.0 * outside, (np.abs(error) < 0.1) & ~outside)

@@ -12,7 +12,8 @@ import helpers
 from helpers import advance, kl_divergence, space_of
 from svsl import SvslError, Task
 from svsl.cli import main
-from svsl.learners.ladips import LaDiPS, LaDiPSConfig, gating_step
+from svsl.learners.gating import gating_step
+from svsl.learners.ladips import LaDiPS, LaDiPSConfig
 from svsl.learners.surrogates import fit_quadratic
 from svsl.model.gaussians import Array
 from svsl.model.mixture import Mixture, log_normalised

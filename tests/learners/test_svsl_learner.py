@@ -9,8 +9,10 @@ import helpers
 from helpers import advance, space_of
 from svsl import SvslError, Task
 from svsl.learners.base import SearchSpace
+from svsl.learners.behaviours import BehaviourModels
 from svsl.learners.svsl import SVSL
 from svsl.learners.svsl_config import SVSLConfig
+from svsl.learners.svsl_steps import newest_is_stuck
 from svsl.model.gaussians import Array
 from svsl.model.random import stream
 from toys import Bimodal, Unimodal
@@ -197,7 +199,7 @@ def test_a_warm_start_by_behaviour_is_where_the_library_does_something_good_that
     buffer.behaviours = behaviours
     buffer.filled[1] = buffer.size - 5
     buffer.returns[1, -5:] = 99.0  # empty slots are not episodes
-    learner._behaviour_models = {}
+    learner._behaviour_models = BehaviourModels()
     target, width = 0.5 * (task.context_low + task.context_high), task.context_high - task.context_low
 
     def gain(owner: int, slot: int) -> float:
@@ -284,19 +286,11 @@ def test_a_component_in_a_local_optimum_is_deleted(factor: float, others: float,
 
 
 def test_a_component_without_episodes_in_the_box_is_deleted_and_does_not_hide_others() -> None:
-    learner = SVSL(
-        replace(TINY, delete_factor=2.0), space_of(Unimodal()), stream(0), helpers.random_mixture(stream(1), 2, 2, 3)
-    )
-    returns, filled = learner.expert_buffer.returns, learner.expert_buffer.filled
-    returns[:] = [[-1.0], [-9.0], [-5.0]]
-    filled[:] = [4, 0, 4]
-    assert learner._newest_is_stuck()
-    returns[2] = -1.5
-    assert not learner._newest_is_stuck()
-    filled[:] = [4, 4, 0]
-    assert learner._newest_is_stuck()
-    filled[:] = [0, 0, 4]
-    assert not learner._newest_is_stuck()
+    nothing = np.nan
+    assert newest_is_stuck(np.array([-1.0, nothing, -5.0]), 2.0)
+    assert not newest_is_stuck(np.array([-1.0, nothing, -1.5]), 2.0)
+    assert newest_is_stuck(np.array([-1.0, -9.0, nothing]), 2.0)
+    assert not newest_is_stuck(np.array([nothing, nothing, -1.5]), 2.0)
 
 
 def test_the_heaviest_component_stays() -> None:

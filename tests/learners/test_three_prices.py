@@ -16,7 +16,7 @@ from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.gaussians import Array, LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import stream
-from toys import Bimodal, Twins, Unimodal
+from toys import Bimodal, Parabola, Twins, Unimodal
 
 BRIEF = SVSLConfig(components=3, iterations=15, finetune_every=5, alpha=0.01, beta=1.0)
 
@@ -158,19 +158,6 @@ def test_without_descriptions_skills_are_told_apart_by_parameters() -> None:
 
 def _by_behaviour(config: SVSLConfig) -> SVSLConfig:
     return replace(config, distinguish_by="behaviour")
-
-
-class Parabola:
-    """One best way, theta = c^2: linear experts have to be fitted where they are used."""
-
-    context_low, context_high = np.array([-1.0]), np.array([1.0])
-    parameter_dim, initial_mean, initial_cov = 1, np.array([0.5]), np.array([[0.2]])
-    scores_outside = True
-
-    def evaluate(self, contexts: Array, parameters: Array, rng: np.random.Generator) -> Outcome:
-        error = parameters[:, 0] - contexts[:, 0] ** 2
-        outside = np.abs(contexts[:, 0]) > 1
-        return Outcome(-20 * error**2 - 10.0 * outside, (np.abs(error) < 0.1) & ~outside)
 
 
 def test_the_closing_stage_fits_experts_to_the_contexts_they_are_used_in() -> None:

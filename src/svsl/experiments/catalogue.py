@@ -90,8 +90,10 @@ def _presets(task: str, seeds: int, *more: Arm, versatile_seeds: int | None = No
 
 _WITH_BALLS = ("learning", "contexts", "success", "balls", "modes")
 
-# the paper's only price of variety is alpha; the rest of the preset is the same in both sweeps
-_ONE_PRICE = {"gamma": None, "distinguish_by": "parameters"}
+# both sweeps have the rest of the preset in common, except that weights are learned, as in the paper, and no gating
+_WEIGHTS = {"kl_gating": None, "weight_iterations": 100, "beta_weight": 2.0}
+# the paper's only price of variety is alpha
+_ONE_PRICE = {**_WEIGHTS, "gamma": None, "distinguish_by": "parameters"}
 
 EXPERIMENTS: dict[str, Experiment] = {
     "ablation": Experiment(
@@ -178,7 +180,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "versatility": Experiment(
         title="Planar reacher: precision against variety, with three prices and with one",
         arms=(
-            *_sweep("gamma", "svsl, gamma", (1e-4, 0.05, 0.1, 0.2, 0.3, 0.5), {}),
+            *_sweep("gamma", "svsl, gamma", (1e-4, 0.05, 0.1, 0.2, 0.3, 0.5), _WEIGHTS),
             *_sweep("alpha", "svsl, alpha (the paper)", (1e-4, 0.01, 0.05, 0.1, 0.5), _ONE_PRICE),
             *_three_methods("planar-reacher")[1:],
         ),

@@ -1,10 +1,13 @@
 """Models of what the components do, to tell them apart by their behaviour instead of their parameters."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from svsl.learners.buffer import ReplayBuffer
 from svsl.model.gaussians import Array
+from svsl.model.mixture import Mixture
 
 _MIN_VARIANCE = 1 / 8  # of a behaviour, whose unit is a clear difference
 _UNKNOWN_VARIANCE = 1e3  # of a component with too few described episodes to say what it does
@@ -16,6 +19,30 @@ class BehaviourModel:
 
     weights: Array  # (db, dx + 1)
     variance: float
+
+
+class BehaviourModels:
+    """The models of all components; each is fitted again only after its episodes have changed."""
+
+    def __init__(self) -> None:
+        self._models: dict[int, BehaviourModel] = {}
+
+    def forget(self, components: Iterable[int]) -> None:
+        """Notes that the episodes of these components have changed."""
+        for component in components:
+            self._models.pop(int(component), None)
+
+    def log_likelihoods(self, mixture: Mixture, buffer: ReplayBuffer, contexts: Array, behaviours: Array) -> Array:
+        """Returns the log likelihood `(n, K)` of behaviours under every component, given their stored episodes."""
+        assert buffer.behaviours is not None
+        for component in range(len(mixture)):
+            if component not in self._models:
+                known = component, slice(buffer.filled[component])
+                self._models[component] = fit_behaviour(
+                    mixture.inputs(buffer.contexts[known]), buffer.behaviours[known]
+                )
+        models = [self._models[component] for component in range(len(mixture))]
+        return log_likelihoods(models, mixture.inputs(contexts), behaviours)
 
 
 def fit_behaviour(inputs: Array, behaviours: Array) -> BehaviourModel:

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.optimize import brentq, minimize
 
 from svsl.errors import SvslError
 from svsl.learners.base import Arrays, SearchSpace, require
 from svsl.learners.fixed_mixture import FixedMixtureConfig, FixedMixtureLearner
+from svsl.learners.gating import expected_values, gating_step, gating_unit, regated
 from svsl.learners.surrogates import Quadratic, feature_count, fit_quadratic
 from svsl.learners.trust_region import gaussian_step
-from svsl.model.gaussians import LOG_2PI, Array, IntArray, LinearGaussian
-from svsl.model.mixture import Mixture, log_normalised, logsumexp
+from svsl.model.gaussians import Array, IntArray, LinearGaussian
+from svsl.model.mixture import Mixture, log_normalised
 
 _EPISODES_PER_FEATURE = 3  # an option's model is fitted to this many of its most important episodes
 _GATING_CONTEXTS = 500  # uniform contexts used to improve the gating
@@ -77,60 +77,6 @@ class LaDiPSConfig(FixedMixtureConfig):
         return replace(small, gating_entropy=self.gating_entropy * share)
 
 
-@dataclass(frozen=True)
-class GatingStep:
-    """The solution of a gating step: `log pi(o|c) = keep log q(o|c) + gain A(c, o) + constant(c)`."""
-
-    keep: float  # factor of the old log gating, 0 to 1
-    gain: float  # factor of the expected returns
-    kl: float  # divergence from the old gating, averaged over the contexts
-    entropy: float  # entropy of the new gating, averaged over the contexts
-
-
-def gating_step(log_gating: Array, expected: Array, kl_bound: float, least_entropy: float) -> GatingStep:
-    """Maximises `mean_c sum_o pi(o|c) A(c,o)` with a bounded mean divergence from `q` and a least mean entropy.
-
-    The dual in the multipliers `eta > 0` and `omega >= 0` of the two bounds is convex and minimised with its gradient.
-    If the trust region does not contain the required entropy, the step gets as close to it as possible.
-
-    Args:
-        log_gating: `(n, K)`, the old `log q(o|c)`.
-        expected: `(n, K)`, expected returns `A(c, o)`; a constant shared by all options of a context cancels.
-        kl_bound: The bound on the mean of `KL(pi(.|c) || q(.|c))`.
-        least_entropy: The bound on the mean entropy.
-    """
-    log_q = np.maximum(log_gating, -700.0)
-    centred = expected - (np.exp(log_q) * expected).sum(axis=1, keepdims=True)
-    spread = np.sqrt((np.exp(log_q) * centred**2).sum(axis=1).mean())
-    scale = float(max(spread, 1e-9 * np.abs(expected).max())) + 1e-12  # equal but for rounding is equal
-    advantages = centred / scale
-
-    def solution(eta: float, omega: float) -> tuple[Array, Array]:
-        log_values = (eta * log_q + advantages) / (eta + omega)
-        log_total = logsumexp(log_values)
-        return log_values - log_total[:, None], log_total
-
-    def measures(log_pi: Array) -> tuple[float, float]:
-        pi = np.exp(log_pi)
-        return float((pi * (log_pi - log_q)).sum(axis=1).mean()), -float((pi * log_pi).sum(axis=1).mean())
-
-    def dual(x: Array) -> tuple[float, Array]:
-        eta, omega = np.exp(x)
-        log_pi, log_total = solution(eta, omega)
-        kl, entropy = measures(log_pi)
-        value = eta * kl_bound - omega * least_entropy + (eta + omega) * float(log_total.mean())
-        return value, np.array([eta * (kl_bound - kl), omega * (entropy - least_entropy)])
-
-    best = minimize(dual, np.zeros(2), jac=True, method="L-BFGS-B", bounds=[(-12, 12), (-12, 12)])
-    eta, omega = np.exp(best.x)
-    kl, entropy = measures(solution(eta, omega)[0])
-    if kl <= 1.01 * kl_bound:
-        return GatingStep(eta / (eta + omega), 1 / (scale * (eta + omega)), kl, entropy)
-    # the required entropy is out of reach: flatten the gating as far as the trust region allows
-    keep = brentq(lambda keep: measures(log_normalised(keep * log_q))[0] - kl_bound, 0.0, 1.0)
-    return GatingStep(keep, 0.0, *measures(log_normalised(keep * log_q)))
-
-
 class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
     """The learner."""
 
@@ -143,9 +89,7 @@ class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
                 f"together for a model of {self._features} features, got {config.batch} x {config.history}"
             )
         self._log_drawn: Array = np.zeros(0)  # log density of each episode's parameters under the mixture that drew it
-        half = 0.5 * (space.context_high - space.context_low)
-        unit = LinearGaussian.unconditional(space.context_low[None] + half, 0.5 * np.diag(half)[None])
-        self._unit = unit  # coordinates of the gating: a quarter of the box is 1
+        self._unit = gating_unit(space)
         self._least_entropy = self.options.experts.entropy[0] + config.min_entropy * len(space.initial_mean)
 
     def update(self) -> Mixture:
@@ -183,48 +127,17 @@ class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
         return rows, count * np.exp(log_normalised(log_weights))
 
     def _gated(self, mixture: Mixture, values: Quadratic) -> Mixture:
-        """Returns the mixture with a gating improved for the expected returns `values` of its options.
-
-        Logits of the old gating and expected returns are both quadratic in the context, so the new gating is again of
-        the same form and no fit is needed.
-        """
+        """Returns the mixture with a gating improved for the expected returns `values` of its options."""
         low, high = self.space.context_low, self.space.context_high
         contexts = self.rng.uniform(low, high, (_GATING_CONTEXTS, len(low)))
-        z = self._unit.whitened(contexts[None, :, :0], contexts[None])[0].T  # (n, dc)
-        bent = np.einsum("ni,kij,nj->nk", z, values.curvature, z)
-        expected = values.level + z @ values.slope[:, :, 0].T - 0.5 * bent
+        expected = expected_values(values, self._unit, contexts)
         if not np.isfinite(expected).all():
             return mixture
         entropy = self.config.gating_entropy
         least = min(np.log(len(mixture)), np.log(self.config.components / 2) if entropy is None else entropy)
         step = gating_step(mixture.log_gating(contexts), expected, self.config.kl_gating, least)
-        gated = Mixture(*self._combined(mixture, values, step), mixture.experts)
+        gated = regated(mixture, values, self._unit, step)
         return self.drop_unused(gated, np.exp(gated.log_gating(contexts)).mean(axis=0))[0]
-
-    def _combined(self, mixture: Mixture, values: Quadratic, step: GatingStep) -> tuple[Array, LinearGaussian]:
-        """Returns the log weights and context distributions whose gating is that of the step."""
-        old, unit = mixture.contexts, self._unit
-        scale, centre = np.diagonal(unit.chol[0]), unit.bias[0]
-        inverse = np.linalg.inv(old.chol / scale[:, None])
-        precision = inverse.transpose(0, 2, 1) @ inverse
-        mean = (old.bias - centre) / scale
-        pull = (precision @ mean[:, :, None])[:, :, 0]
-        level = mixture.log_weights + old.log_norm - 0.5 * (mean * pull).sum(axis=1)
-
-        precision = step.keep * precision + step.gain * values.curvature
-        pull = step.keep * pull + step.gain * values.slope[:, :, 0]
-        level = step.keep * level + step.gain * values.level
-        # terms shared by all options cancel in the gating: remove the mean pull, make the widest a quarter of the box
-        dim = len(scale)
-        pull -= pull.mean(axis=0)
-        precision += (1 - np.linalg.eigvalsh(precision).min()) * np.eye(dim)
-        chol_inv = np.linalg.inv(np.linalg.cholesky(precision))
-        cov = chol_inv.transpose(0, 2, 1) @ chol_inv
-        mean = (cov @ pull[:, :, None])[:, :, 0]
-        log_det = 2 * np.log(np.diagonal(chol_inv, axis1=1, axis2=2)).sum(axis=1)
-        log_weights = log_normalised(level + 0.5 * (mean * pull).sum(axis=1) + 0.5 * (log_det + dim * LOG_2PI))
-        chol = np.linalg.cholesky(cov) * scale[:, None]
-        return log_weights, LinearGaussian.unconditional(centre + scale * mean, chol)
 
     def state(self) -> Arrays:
         """Returns everything `restore` needs."""

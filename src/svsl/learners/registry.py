@@ -72,12 +72,12 @@ _TABLE_TENNIS = SVSLConfig(
 _EFFICIENT_PLANAR_REACHER = replace(
     _PLANAR_REACHER, components=50, beta=0.5, beta_weight=None, kl_expert=0.05, context_batch=5, expert_batch=27,
     buffer=272, shrinkage=10.0, entropy_loss=0.005, reject_outside=True, closing_iterations=120, closing_batch=30,
-    kl_closing=0.05,
+    kl_closing=0.05, kl_gating=0.002, weight_iterations=0,
 )  # fmt: skip
 _VERSATILE_PLANAR_REACHER = replace(
     _PLANAR_REACHER, components=80, iterations=250, finetune_every=100, gamma=0.2, distinguish_by="behaviour",
-    beta_weight=2.0, kl_context=0.003, context_batch=5, expert_batch=27, buffer=272, reject_outside=True,
-    closing_iterations=370, closing_batch=20,
+    beta_weight=None, kl_context=0.003, context_batch=5, expert_batch=27, buffer=272, reject_outside=True,
+    closing_iterations=370, closing_batch=20, kl_gating=0.002, weight_iterations=0,
 )  # fmt: skip
 # a surrogate fitted to twice the episodes is far less noisy; one component that is trained until it can serve the whole
 # box, and copies of it where it fails, need fewer episodes than three that start at random

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Self
 
 import numpy as np
 from scipy.linalg.lapack import dposv
@@ -23,6 +24,17 @@ class Quadratic:
     slope: Array  # (K, dy, dx + 1)
     moment: Array  # (K, dx + 1, dx + 1), mean of [x, 1] [x, 1]^T over the samples
     level: Array  # (K,), the value at the mean input and z = 0
+
+    def select(self, index: IntArray) -> Self:
+        """Returns the models `index`."""
+        return type(self)(self.curvature[index], self.slope[index], self.moment[index], self.level[index])
+
+    def replace(self, index: IntArray, models: Self) -> Self:
+        """Returns all models, those of `index` replaced."""
+        changed = self.select(np.arange(len(self.level)))
+        for name in ("curvature", "slope", "moment", "level"):
+            getattr(changed, name)[index] = getattr(models, name)
+        return changed
 
 
 def feature_count(dim: int) -> int:

@@ -12,16 +12,16 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from svsl.learners import svsl_steps
 from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, add_prefix, require, strip_prefix
-from svsl.learners.behaviours import BehaviourModel, fit_behaviour, log_likelihoods
+from svsl.learners.behaviours import BehaviourModels
 from svsl.learners.buffer import ReplayBuffer
 from svsl.learners.outside import draw_until_inside
 from svsl.learners.proposal import Proposal, with_unrun
 from svsl.learners.spreading import split_contexts, start_spread
 from svsl.learners.svsl_config import Schedule, SVSLConfig
-from svsl.learners.svsl_steps import Step, context_step, expert_step, start_at_episode, start_at_random
-from svsl.learners.trust_region import categorical_step
-from svsl.learners.weighting import WeightRewards
+from svsl.learners.svsl_steps import Step
+from svsl.learners.weighting import kept_components, learn_weights
 from svsl.model.gaussians import Array, IntArray, LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import rng_from_array, rng_to_array
@@ -29,7 +29,6 @@ from svsl.tasks.base import uniform_contexts
 
 Stage = Literal["fill", "context", "expert", "weights", "done", "closing", "start"]  # checkpoints store the position
 _STAGES = get_args(Stage)
-_BLOCK = 16  # components updated together
 _CLOSING_TESTS = 8  # tests during the closing stage
 _TESTS_TOGETHER = 24  # the same without a curriculum, where it is all there is
 _FAILURES = 0.25  # share of the tested contexts, those with the lowest returns, near which a component may start
@@ -56,6 +55,9 @@ class SVSL:
         freeze: bool = False,
     ) -> None:
         self.config, self.space, self.rng = config.resolved(space), space, rng
+        require(
+            not (freeze and config.kl_gating), "kl_gating", "None, to leave components as they are", config.kl_gating
+        )
         require(config.curriculum or base is None, "curriculum", "True, to extend a library", config.curriculum)
         if base is not None and base.expert_degree != config.expert_degree:
             require(base.expert_degree == 1, "expert_degree", "2, as in the library to extend", config.expert_degree)
@@ -72,7 +74,7 @@ class SVSL:
         self._mixture = base
         self._asked: Proposal | None = None
         self._runs_outside = space.scores_outside and not config.reject_outside
-        self._behaviour_models: dict[int, BehaviourModel] = {}  # of components whose buffer did not change since
+        self._behaviour_models = BehaviourModels()
         self._unused: IntArray = np.zeros(0, np.intp)  # episodes since each one's last step, in the closing stage
         if not config.curriculum:
             self._start_together()
@@ -202,7 +204,7 @@ class SVSL:
         self._mixture = Mixture.from_arrays(strip_prefix("mixture.", state))
         self.context_buffer.restore(strip_prefix("context_buffer.", state))
         self.expert_buffer.restore(strip_prefix("expert_buffer.", state))
-        self._asked, self._behaviour_models = None, {}
+        self._asked, self._behaviour_models = None, BehaviourModels()
         if self.stage == "closing":
             self._unused = np.array(state["unused"], dtype=np.intp)
 
@@ -259,9 +261,9 @@ class SVSL:
     def _add_component(self, target: Array | None = None) -> None:
         if self.schedule.warm_starts(self.component):
             known = self._current, self.expert_buffer, self.config, self._likelihood
-            contexts, experts = start_at_episode(*known, self.space, self.rng, target)
+            contexts, experts = svsl_steps.start_at_episode(*known, self.space, self.rng, target)
         else:
-            contexts, experts = start_at_random(self.config, self.space, self.rng, target)
+            contexts, experts = svsl_steps.start_at_random(self.config, self.space, self.rng, target)
         if self._mixture is not None:
             contexts, experts = self._mixture.contexts.append(contexts), self._mixture.experts.append(experts)
         self._mixture = Mixture(np.full(len(contexts), 0.0 - np.log(len(contexts))), contexts, experts)
@@ -271,7 +273,7 @@ class SVSL:
 
     def _finish_component(self) -> None:
         self.milestone += 1
-        if self._newest_is_stuck():
+        if svsl_steps.newest_is_stuck(self.expert_buffer.mean_returns(), self.config.delete_factor):
             self.deleted += 1
             self._keep(np.arange(len(self._current) - 1))
         if self.component < self.config.components:
@@ -285,18 +287,8 @@ class SVSL:
     def _start_weights(self) -> None:
         self.stage = "weights" if self.config.weight_iterations and len(self._current) > 1 else "done"
 
-    def _newest_is_stuck(self) -> bool:
-        """Returns whether the newest component ended in a local optimum (line 13 of Algorithm 1)."""
-        if self.config.delete_factor is None or len(self._current) < 2:
-            return False
-        means = self.expert_buffer.mean_returns()
-        if np.isnan(means[-1]) or np.isnan(means[:-1]).all():  # no episodes inside the box
-            return bool(np.isnan(means[-1]))
-        others = np.nanmean(means[:-1])
-        return bool(means[-1] < others - (self.config.delete_factor - 1) * abs(others))
-
     def _keep(self, index: IntArray) -> None:
-        self._mixture, self._behaviour_models = self._current.select(index), {}
+        self._mixture, self._behaviour_models = self._current.select(index), BehaviourModels()
         self.context_buffer.select(index)
         self.expert_buffer.select(index)
 
@@ -329,8 +321,7 @@ class SVSL:
         self, owners: IntArray, contexts: Array, parameters: Array, returns: Array, behaviours: Array | None
     ) -> None:
         self.expert_buffer.append(owners, contexts, parameters, returns, behaviours)
-        for component in np.unique(owners):
-            self._behaviour_models.pop(int(component), None)
+        self._behaviour_models.forget(np.unique(owners))
 
     # ---- the closing stage --------------------------------------------------------------------------------------
 
@@ -354,6 +345,9 @@ class SVSL:
         ready = np.flatnonzero(enough & self.expert_buffer.full(np.arange(len(enough))))
         self._unused[ready] = 0
         self._update_experts(ready, replace(self.config, kl_expert=self.config.kl_closing))
+        if self.config.kl_gating is not None:
+            known = self._current, self.expert_buffer, self.config, self._likelihood
+            self._mixture = svsl_steps.gating_update(*known, self.space, self.rng)
         self.iteration += 1
         last = self.iteration == self.config.closing_iterations
         tests = _CLOSING_TESTS if self.config.curriculum else _TESTS_TOGETHER
@@ -365,62 +359,40 @@ class SVSL:
 
     def _split(self) -> None:
         """Splits every component into two, which share its expert, its episodes and its weight."""
-        contexts = split_contexts(self._current, self.space, self.rng)
-        pairs = np.repeat(np.arange(len(self._current)), 2)
+        contexts, pairs = split_contexts(self._current, self.space, self.rng), np.arange(2 * len(self._current)) // 2
         self._keep(pairs)
-        self._mixture = replace(self._current, contexts=contexts)
-        self._unused = self._unused[pairs]
+        self._mixture, self._unused = replace(self._current, contexts=contexts), self._unused[pairs]
 
     # ---- the updates --------------------------------------------------------------------------------------------
 
     def _update_contexts(self, index: IntArray) -> None:
         """Makes a step of `pi(c|o)` for each component of `index`, all from the mixture before the update."""
-        contexts = self._stepped(
-            self._current.contexts, partial(context_step, space=self.space), self.context_buffer, index, self.config
-        )
+        step = partial(svsl_steps.context_step, space=self.space)
+        contexts = self._stepped(self._current.contexts, step, self.context_buffer, index, self.config)
         self._mixture = replace(self._current, contexts=contexts)
 
     def _update_experts(self, index: IntArray, config: SVSLConfig | None = None) -> None:
         """Makes a step of `pi(theta|c,o)` for each component of `index`."""
-        experts = self._stepped(self._current.experts, expert_step, self.expert_buffer, index, config or self.config)
+        used = config or self.config
+        experts = self._stepped(self._current.experts, svsl_steps.expert_step, self.expert_buffer, index, used)
         self._mixture = replace(self._current, experts=experts)
 
     def _stepped(
         self, stack: LinearGaussian, step: Step, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig
     ) -> LinearGaussian:
-        """Steps the components whose buffers are full, in blocks whose arrays fit in the cache."""
-        ready = index[buffer.full(index)]
-        self.failed_steps += len(index) - len(ready)
-        for start in range(0, len(ready), _BLOCK):
-            block = ready[start : start + _BLOCK]
-            new, failed = step(self._current, buffer, block, config, self._likelihood)
-            stack = stack.replace(block, new)
-            self.failed_steps += failed
+        stack, failed = svsl_steps.step_in_blocks(step, self._current, stack, buffer, index, config, self._likelihood)
+        self.failed_steps += failed
         return stack
 
     def _likelihood(self, contexts: Array, parameters: Array, behaviours: Array | None) -> Array:
         """Returns the log likelihood `(n, K)` that tells components apart, of behaviours where there are any."""
         if behaviours is None:
             return self._current.log_likelihood(contexts, parameters)
-        models, buffer, inputs = self._behaviour_models, self.expert_buffer, self._current.inputs
-        assert buffer.behaviours is not None
-        for component in range(len(self._current)):
-            if component not in models:
-                known = component, slice(buffer.filled[component])
-                models[component] = fit_behaviour(inputs(buffer.contexts[known]), buffer.behaviours[known])
-        return log_likelihoods([models[component] for component in range(len(models))], inputs(contexts), behaviours)
+        return self._behaviour_models.log_likelihoods(self._current, self.expert_buffer, contexts, behaviours)
 
     def _update_weights(self, asked: Proposal, returns: Array, behaviours: Array | None) -> None:
         """Learns `pi(o)` from new episodes of all components and removes the light ones."""
-        config = self.config
-        assert config.beta_weight is not None
-        log_likelihood = self._likelihood(asked.contexts, asked.parameters, behaviours)
-        rewards = WeightRewards(config, self._current, asked.owners, asked.contexts, returns, log_likelihood)
-        log_weights = self._current.log_weights
-        for _ in range(config.weight_iterations):
-            log_weights = categorical_step(log_weights, rewards(log_weights), config.beta_weight, config.kl_weight)
+        config, log_likelihood = self.config, self._likelihood(asked.contexts, asked.parameters, behaviours)
+        log_weights = learn_weights(config, self._current, asked.owners, asked.contexts, returns, log_likelihood)
         self._mixture = replace(self._current, log_weights=log_weights)
-        heavy = log_weights >= np.log(config.min_weight) if config.min_weight > 0 else np.isfinite(log_weights)
-        heavy[: self.base] = True
-        heavy[log_weights.argmax()] |= not heavy.any()
-        self._keep(np.flatnonzero(heavy))
+        self._keep(kept_components(log_weights, config.min_weight, self.base))

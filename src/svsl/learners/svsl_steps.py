@@ -10,17 +10,21 @@ import numpy as np
 
 from svsl.learners.base import SearchSpace
 from svsl.learners.buffer import ReplayBuffer
+from svsl.learners.gating import expected_values, gating_unit, priced_gating_step, regated
 from svsl.learners.outside import score_outside
 from svsl.learners.surrogates import fit_quadratic
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.learners.trust_region import gaussian_step
 from svsl.model.gaussians import Array, IntArray, LinearGaussian, clip_std
 from svsl.model.mixture import Mixture, input_count, logsumexp
+from svsl.tasks.base import uniform_contexts
 
+_BLOCK = 16  # components updated together
 _CONTEXT_STD_LIMITS = (5e-5, 3.0)  # in units of the context scale
 _CANDIDATES = 3  # random contexts; a warm start is near the least covered one
 _NEIGHBOURS = 10  # stored episodes nearest to that context, or of each component; the best one is taken
 _WARM_START_STD = 0.1  # search width of a warm-started expert, relative to the task's initial std
+_GATING_CONTEXTS = 1000  # uniform contexts on which the divergence of a gating step is measured
 
 Start = tuple[LinearGaussian, LinearGaussian]  # context distribution and expert, one component each
 Stepped = tuple[LinearGaussian, int]  # the new distributions, and how many of them could not be updated
@@ -117,6 +121,20 @@ def _gains(
     return gains
 
 
+def newest_is_stuck(mean_returns: Array, delete_factor: float | None) -> bool:
+    """Returns whether the newest component ended in a local optimum (line 13 of Algorithm 1).
+
+    `mean_returns (K,)` are those of the components' episodes; NaN for one without episodes inside the box.
+    """
+    if delete_factor is None or len(mean_returns) < 2:
+        return False
+    *others, newest = mean_returns
+    if np.isnan(newest) or np.isnan(others).all():
+        return bool(np.isnan(newest))
+    expected = np.nanmean(others)
+    return bool(newest < expected - (delete_factor - 1) * abs(expected))
+
+
 def context_step(
     mixture: Mixture,
     buffer: ReplayBuffer,
@@ -151,14 +169,77 @@ def expert_step(
 
     The model is shrunk and the loss of entropy bounded if the settings say so.
     """
-    old, targets = mixture.experts.select(index), buffer.returns[index]
-    if config.auxiliary:
-        targets += config.distinction_price * _own_share(index, _log_joints(mixture, buffer, index, likelihood)[1])
+    old, targets = mixture.experts.select(index), _expert_targets(mixture, buffer, index, config, likelihood)
     samples = mixture.inputs(buffer.contexts[index]), buffer.parameters[index], targets
     model = fit_quadratic(old, *samples, shrinkage=config.shrinkage, input_products=config.expert_degree == 1)
     change = None if config.entropy_loss is None else np.full(len(index), -config.entropy_loss * old.bias.shape[1])
     new, info = gaussian_step(old, model, config.alpha, config.kl_expert, change)
     return new, int((~info.ok).sum())
+
+
+def gating_update(
+    mixture: Mixture,
+    buffer: ReplayBuffer,
+    config: SVSLConfig,
+    likelihood: Likelihood,
+    space: SearchSpace,
+    rng: np.random.Generator,
+) -> Mixture:
+    """Makes a step of the gating `pi(o|c)` on the experts' targets plus `alpha H[expert]`, with a bonus for entropy.
+
+    The bonus is `gamma`. What a component is worth in a context is a quadratic fitted to its episodes. One whose buffer
+    is not full yet is worth what the others are on average, so that its share stays as it is.
+    """
+    index = np.flatnonzero(buffer.full(np.arange(len(mixture))))
+    if not len(index):
+        return mixture
+    assert config.kl_gating is not None
+    unit, contexts = gating_unit(space), buffer.contexts[index]
+    targets = _expert_targets(mixture, buffer, index, config, likelihood)
+    targets = targets + config.alpha * mixture.experts.entropy[index][:, None]
+    own = fit_quadratic(unit.select(np.zeros(len(index), np.intp)), contexts[:, :, :0], contexts, targets)
+    together = contexts.reshape(1, -1, contexts.shape[2])
+    shared = fit_quadratic(unit, together[:, :, :0], together, targets.reshape(1, -1))
+    values = shared.select(np.zeros(len(mixture), np.intp)).replace(index, own)
+    points = uniform_contexts(space, _GATING_CONTEXTS, rng)
+    expected = expected_values(values, unit, points)
+    if not np.isfinite(expected).all():
+        return mixture
+    step = priced_gating_step(mixture.log_gating(points), expected, config.kl_gating, config.distinction_price)
+    return regated(mixture, values, unit, step)
+
+
+def _expert_targets(
+    mixture: Mixture, buffer: ReplayBuffer, index: IntArray, config: SVSLConfig, likelihood: Likelihood
+) -> Array:
+    """Returns `R + gamma log pi(o|c,theta)` of the episodes of the components `index`."""
+    targets = buffer.returns[index]
+    if config.auxiliary:
+        targets += config.distinction_price * _own_share(index, _log_joints(mixture, buffer, index, likelihood)[1])
+    return targets
+
+
+def step_in_blocks(
+    step: Step,
+    mixture: Mixture,
+    stack: LinearGaussian,
+    buffer: ReplayBuffer,
+    index: IntArray,
+    config: SVSLConfig,
+    likelihood: Likelihood,
+) -> Stepped:
+    """Steps those of the components `index` whose buffers are full, in blocks whose arrays fit in the cache.
+
+    Returns the whole `stack` and the number of components that could not be updated.
+    """
+    ready = index[buffer.full(index)]
+    failed = len(index) - len(ready)
+    for start in range(0, len(ready), _BLOCK):
+        block = ready[start : start + _BLOCK]
+        new, failures = step(mixture, buffer, block, config, likelihood)
+        stack = stack.replace(block, new)
+        failed += failures
+    return stack, failed
 
 
 def _log_joints(mixture: Mixture, buffer: ReplayBuffer, index: IntArray, likelihood: Likelihood) -> tuple[Array, Array]:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from svsl.learners.svsl_config import SVSLConfig
+from svsl.learners.trust_region import categorical_step
 from svsl.model.gaussians import Array, IntArray
 from svsl.model.mixture import Mixture
 
@@ -74,6 +75,28 @@ class WeightRewards:
     @staticmethod
     def _mean(values: Array, owners: IntArray, counts: IntArray) -> Array:
         return np.bincount(owners, weights=values, minlength=len(counts)) / np.maximum(counts, 1)
+
+
+def learn_weights(
+    config: SVSLConfig, mixture: Mixture, owners: IntArray, contexts: Array, returns: Array, log_likelihood: Array
+) -> Array:
+    """Returns the log weights `(K,)` after all weight updates; arguments as for `WeightRewards`."""
+    assert config.beta_weight is not None
+    rewards, log_weights = (
+        WeightRewards(config, mixture, owners, contexts, returns, log_likelihood),
+        mixture.log_weights,
+    )
+    for _ in range(config.weight_iterations):
+        log_weights = categorical_step(log_weights, rewards(log_weights), config.beta_weight, config.kl_weight)
+    return log_weights
+
+
+def kept_components(log_weights: Array, min_weight: float, base: int) -> IntArray:
+    """Returns the components that are not too light, the first `base`, and at least the heaviest."""
+    heavy = log_weights >= np.log(min_weight) if min_weight > 0 else np.isfinite(log_weights)
+    heavy[:base] = True
+    heavy[log_weights.argmax()] |= not heavy.any()
+    return np.flatnonzero(heavy)
 
 
 class _OwnShare:

@@ -1,0 +1,165 @@
+"""Gating steps: at a price for entropy, and in SVSL's closing stage."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import helpers
+from helpers import advance, assert_continues_bit_for_bit, space_of
+from svsl import SvslError
+from svsl.learners.base import SearchSpace
+from svsl.learners.buffer import ReplayBuffer
+from svsl.learners.gating import expected_values, gating_unit, priced_gating_step, regated
+from svsl.learners.surrogates import fit_quadratic
+from svsl.learners.svsl import SVSL
+from svsl.learners.svsl_config import SVSLConfig
+from svsl.learners.svsl_steps import gating_update
+from svsl.model.gaussians import Array, LinearGaussian
+from svsl.model.mixture import Mixture, log_normalised
+from svsl.model.random import stream
+from toys import Parabola, Unimodal
+
+CONFIG = SVSLConfig(
+    components=3, iterations=10, closing_iterations=6, closing_batch=15, kl_gating=0.05, weight_iterations=0,
+    buffer=40, shrinkage=1.0,
+)  # fmt: skip
+LINE = SearchSpace(np.array([-1.0]), np.array([1.0]), np.zeros(1), np.eye(1))
+
+
+def objective(log_pi: Array, expected: Array, price: float) -> float:
+    return float((np.exp(log_pi) * (expected - price * log_pi)).sum(axis=1).mean())
+
+
+@pytest.mark.parametrize(("kl_bound", "price"), [(0.1, 0.0), (0.1, 0.5), (0.3, 2.0)])
+def test_the_step_at_a_price_is_the_optimum_of_a_general_optimiser(kl_bound: float, price: float) -> None:
+    rng = stream(2)
+    log_q, expected = log_normalised(rng.standard_normal((2, 3))), 3 * rng.standard_normal((2, 3)) - 40
+
+    def divergence(x: Array) -> float:
+        log_pi = log_normalised(x.reshape(2, 3))
+        return float((np.exp(log_pi) * (log_pi - log_q)).sum(axis=1).mean())
+
+    best = minimize(
+        lambda x: -objective(log_normalised(x.reshape(2, 3)), expected, price),
+        log_q.ravel(),
+        method="SLSQP",
+        constraints=[{"type": "ineq", "fun": lambda x: kl_bound - divergence(x)}],
+        options={"maxiter": 500, "ftol": 1e-12},
+    )
+    assert best.success
+    step = priced_gating_step(log_q, expected, kl_bound, price)
+    ours = log_normalised(step.keep * log_q + step.gain * expected)
+    assert divergence(ours.ravel()) == pytest.approx(step.kl) == pytest.approx(kl_bound, rel=1e-6)
+    np.testing.assert_allclose(np.exp(ours), np.exp(log_normalised(best.x.reshape(2, 3))), atol=2e-3)
+
+
+def test_a_bound_that_does_not_bind_leaves_the_softmax_of_the_price() -> None:
+    rng = stream(3)
+    log_q, expected = log_normalised(rng.standard_normal((5, 3))), rng.standard_normal((5, 3))
+    step = priced_gating_step(log_q, expected, 100.0, 0.7)
+    ours = log_normalised(step.keep * log_q + step.gain * expected)
+    np.testing.assert_allclose(ours, log_normalised(expected / 0.7), atol=1e-3)
+
+
+def filled_buffer(mixture: Mixture, size: int, returns: Array, rng: np.random.Generator) -> ReplayBuffer:
+    """A buffer of uniform contexts in [-1, 1], with returns `(K, size)` as a function of nothing else."""
+    buffer = ReplayBuffer(size, 1, 1, len(mixture))
+    buffer.contexts[:] = rng.uniform(-1, 1, buffer.contexts.shape)
+    buffer.parameters[:], buffer.returns[:], buffer.filled[:] = 0.0, returns, size
+    return buffer
+
+
+def two_components() -> Mixture:
+    contexts = LinearGaussian.unconditional(np.array([[-0.3], [0.6]]), np.array([[[0.5]], [[0.8]]]))
+    experts = LinearGaussian.build(np.zeros((2, 1, 1)), np.zeros((2, 1)), np.array([[[0.1]], [[0.4]]]))
+    return Mixture(np.log([0.3, 0.7]), contexts, experts)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.2])
+def test_the_gating_ends_at_the_softmax_of_returns_and_entropies_over_gamma(alpha: float) -> None:
+    rng, mixture, gamma = stream(4), two_components(), 0.5
+    config = SVSLConfig(alpha=alpha, gamma=gamma, auxiliary=False, kl_gating=0.05, weight_iterations=0,
+                        closing_iterations=1)  # fmt: skip
+    grid = np.linspace(-1, 1, 21)[:, None]
+    buffer = filled_buffer(mixture, 60, np.zeros((2, 60)), rng)
+    buffer.returns[0] = buffer.contexts[0, :, 0]  # component 0 is worth c, component 1 is worth -c
+    buffer.returns[1] = -buffer.contexts[1, :, 0]
+    for _ in range(60):
+        mixture = gating_update(mixture, buffer, config, lambda *episodes: np.zeros((1, 2)), LINE, rng)
+    worth = np.concatenate([grid, -grid], axis=1) + alpha * mixture.experts.entropy
+    np.testing.assert_allclose(np.exp(mixture.log_gating(grid)), np.exp(log_normalised(worth / gamma)), atol=1e-3)
+
+
+def test_a_component_without_enough_episodes_keeps_its_share() -> None:
+    rng, mixture = stream(5), two_components()
+    buffer = filled_buffer(mixture, 30, np.zeros((2, 30)), rng)
+    buffer.returns[:] = buffer.contexts[:, :, 0] ** 2  # all are worth the same
+    buffer.filled[1] = 29
+    buffer.returns[1] = 1e6
+    config = replace(CONFIG, gamma=0.0, alpha=0.0, auxiliary=False)
+    after = gating_update(mixture, buffer, config, lambda *episodes: np.zeros((1, 2)), LINE, rng)
+    grid = np.linspace(-1, 1, 21)[:, None]
+    np.testing.assert_allclose(after.log_gating(grid), mixture.log_gating(grid), atol=1e-5)
+    buffer.filled[0] = 29  # and none is left alone
+    assert gating_update(mixture, buffer, config, lambda *episodes: np.zeros((1, 2)), LINE, rng) is mixture
+
+
+def test_a_mixture_has_the_gating_of_its_step() -> None:
+    rng, mixture, unit = stream(6), two_components(), gating_unit(LINE)
+    own = rng.uniform(-1, 1, (2, 50, 1))
+    targets = np.stack([np.sin(own[0, :, 0]), 2 * own[1, :, 0] ** 2])
+    values = fit_quadratic(unit.select(np.zeros(2, np.intp)), own[:, :, :0], own, targets)
+    contexts = rng.uniform(-1, 1, (30, 1))
+    expected, old = expected_values(values, unit, contexts), mixture.log_gating(contexts)
+    np.testing.assert_allclose(expected[:, 1], 2 * contexts[:, 0] ** 2, atol=1e-6)
+    step = priced_gating_step(old, expected, 0.05, 0.1)
+    after = regated(mixture, values, unit, step)
+    np.testing.assert_allclose(
+        after.log_gating(contexts), log_normalised(step.keep * old + step.gain * expected), atol=1e-9
+    )
+    assert after.experts is mixture.experts
+    assert after.contexts.chol.max() == pytest.approx(0.5)  # a quarter of the box
+
+
+def test_the_closing_stage_sends_contexts_to_the_better_components() -> None:
+    """Against the same stage without gating steps, averaged over the gating."""
+    task, contexts = Parabola(), np.linspace(-1, 1, 101)[:, None]
+    config = replace(CONFIG, components=4, iterations=30, alpha=0.01, closing_iterations=40)
+
+    def expected_return(mixture: Mixture) -> float:
+        gating = np.exp(mixture.log_gating(contexts))
+        means = np.stack([mixture.component_means(contexts, np.full(101, k)) for k in range(len(mixture))], axis=1)
+        return float((gating * -20 * (means[:, :, 0] - contexts**2) ** 2).sum(axis=1).mean())
+
+    for seed in range(3):
+        returns = []
+        for kl_gating in (None, 0.05):
+            learner = SVSL(replace(config, kl_gating=kl_gating), space_of(task), stream(seed))
+            mixture = helpers.trained(learner, task).mixture()
+            assert mixture is not None
+            returns.append(expected_return(mixture))
+        assert returns[1] > 0.6 * returns[0], "the loss is much smaller"
+
+
+def test_gating_steps_take_no_episodes_and_continue_bit_for_bit() -> None:
+    task, space = Unimodal(), space_of(Unimodal())
+    without = replace(CONFIG, kl_gating=None)
+    assert CONFIG.planned_episodes(space) == without.planned_episodes(space)
+    learner, asked = SVSL(CONFIG, space, stream(0)), 0
+    while not learner.done:
+        asked += advance(learner, task)
+    assert asked == CONFIG.planned_episodes(space)
+    assert_continues_bit_for_bit(lambda seed: SVSL(CONFIG, space, stream(seed)), task)
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(SvslError, match="kl_gating: expected above 0, got 0"):
+        replace(CONFIG, kl_gating=0.0)
+    for changed in ({"weight_iterations": 10}, {"closing_iterations": 0}):
+        with pytest.raises(SvslError, match="kl_gating: expected None, unless weight_iterations is 0 and there is"):
+            replace(CONFIG, **changed)
+    base = helpers.random_mixture(stream(1), 2, 2, 3)
+    with pytest.raises(SvslError, match="kl_gating: expected None, to leave components as they are"):
+        SVSL(CONFIG, space_of(Unimodal()), stream(0), base, freeze=True)
