@@ -154,12 +154,27 @@ def test_gating_steps_take_no_episodes_and_continue_bit_for_bit() -> None:
     assert_continues_bit_for_bit(lambda seed: SVSL(CONFIG, space, stream(seed)), task)
 
 
+def test_weights_are_learned_only_where_the_gating_is_not() -> None:
+    both = replace(CONFIG, weight_iterations=10)
+    assert both.planned_episodes(space_of(Unimodal())) == CONFIG.planned_episodes(space_of(Unimodal()))
+    learner = helpers.trained(SVSL(both, space_of(Unimodal()), stream(0)), Unimodal())
+    same = helpers.trained(SVSL(CONFIG, space_of(Unimodal()), stream(0)), Unimodal())
+    np.testing.assert_array_equal(learner.state()["mixture.log_weights"], same.state()["mixture.log_weights"])
+    assert replace(both, closing_iterations=0).learns_weights
+    assert replace(both, kl_gating=None).learns_weights
+
+
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(SvslError, match="kl_gating: expected above 0, got 0"):
         replace(CONFIG, kl_gating=0.0)
-    for changed in ({"weight_iterations": 10}, {"closing_iterations": 0}):
-        with pytest.raises(SvslError, match="kl_gating: expected None, unless weight_iterations is 0 and there is"):
-            replace(CONFIG, **changed)
-    base = helpers.random_mixture(stream(1), 2, 2, 3)
-    with pytest.raises(SvslError, match="kl_gating: expected None, to leave components as they are"):
-        SVSL(CONFIG, space_of(Unimodal()), stream(0), base, freeze=True)
+
+
+def test_frozen_components_keep_their_context_distributions() -> None:
+    everywhere = LinearGaussian.unconditional(np.tile([0.0, 1.5], (2, 1)), np.tile(np.eye(2), (2, 1, 1)))
+    base = replace(helpers.random_mixture(stream(1), 2, 2, 3), contexts=everywhere)
+    config = replace(CONFIG, components=1, finetune_every=100)
+    for freeze in (True, False):
+        learner = SVSL(config, space_of(Unimodal()), stream(0), base, freeze=freeze)
+        mixture = helpers.trained(learner, Unimodal()).mixture()
+        assert mixture is not None
+        assert np.array_equal(mixture.contexts.bias[:2], base.contexts.bias) == freeze

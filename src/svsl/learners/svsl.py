@@ -54,10 +54,8 @@ class SVSL:
         base: Mixture | None = None,
         freeze: bool = False,
     ) -> None:
+        config = replace(config, kl_gating=None) if freeze else config  # it would move their context distributions
         self.config, self.space, self.rng = config.resolved(space), space, rng
-        require(
-            not (freeze and config.kl_gating), "kl_gating", "None, to leave components as they are", config.kl_gating
-        )
         require(config.curriculum or base is None, "curriculum", "True, to extend a library", config.curriculum)
         if base is not None and base.expert_degree != config.expert_degree:
             require(base.expert_degree == 1, "expert_degree", "2, as in the library to extend", config.expert_degree)
@@ -285,7 +283,7 @@ class SVSL:
             self._start_weights()
 
     def _start_weights(self) -> None:
-        self.stage = "weights" if self.config.weight_iterations and len(self._current) > 1 else "done"
+        self.stage = "weights" if self.config.learns_weights and len(self._current) > 1 else "done"
 
     def _keep(self, index: IntArray) -> None:
         self._mixture, self._behaviour_models = self._current.select(index), BehaviourModels()
