@@ -88,12 +88,17 @@ _EFFICIENT_BEER_PONG = replace(
 # all from scratch, since copies resemble their neighbours, and told apart by the path of the ball
 _VERSATILE_BEER_PONG = replace(
     _EFFICIENT_BEER_PONG, components=15, iterations=700, finetune_every=70, gamma=0.35, distinguish_by="behaviour",
-    from_scratch=None, start_tests=0,
+    from_scratch=None, start_tests=0, closing_iterations=120, kl_gating=0.002, weight_iterations=0,
 )  # fmt: skip
 # plain distances are steep near the target: components need more entropy to stay wide
 _EFFICIENT_TABLE_TENNIS = replace(
     _TABLE_TENNIS, components=30, beta=0.5, beta_weight=None, expert_batch=26, buffer=1134, reject_outside=True,
-    delete_factor=1.5, from_scratch=8, warm_start_iterations=300, start_tests=20, closing_iterations=400,
+    delete_factor=1.5, from_scratch=8, warm_start_iterations=300, start_tests=20, closing_iterations=300,
+    kl_gating=0.002, weight_iterations=0,
+)  # fmt: skip
+# told apart by the strike; copies of whatever is rare near their context, so that backhands spread
+_VERSATILE_TABLE_TENNIS = replace(
+    _EFFICIENT_TABLE_TENNIS, components=34, gamma=0.3, distinguish_by="behaviour", start_tests=0,
 )  # fmt: skip
 # not in the paper: a surrogate fitted to 3 episodes per feature is far less noisy than with 1.5
 _REACHER5 = SVSLConfig(
@@ -152,6 +157,7 @@ PRESETS: dict[tuple[str, str], dict[str, Preset]] = {
     ("table-tennis", "svsl"): {
         "paper": Preset(_TABLE_TENNIS),
         "efficient": Preset(_EFFICIENT_TABLE_TENNIS, {"distance": "plain"}),
+        "versatile": Preset(_VERSATILE_TABLE_TENNIS, {"distance": "plain"}),
     },
     ("reacher5", "svsl"): {
         "dense": Preset(_REACHER5, {"reward": "dense"}),
