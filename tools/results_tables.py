@@ -18,7 +18,7 @@ from svsl.runs.folder import Run
 SENTENCE = "Mean over seeds ± 95 % interval by Student's t; a single seed has no interval."
 _PERCENT = (
     "success_rate", "success_sampled", "success_on_grid", "success_without_top", "coverage", "coverage_any",
-    "two_kinds", "collision",
+    "two_kinds", "three_kinds", "collision",
 )  # fmt: skip
 _HEADINGS = {
     "success_rate": "success",
@@ -28,6 +28,7 @@ _HEADINGS = {
     "coverage_any": "some component succeeds",
     "collision": "collisions",
     "two_kinds": "two kinds",
+    "three_kinds": "three kinds",
     "vendi_score": "Vendi score",
     "kinds_seen": "kinds seen",
     "components_drawn": "components drawn",

@@ -14,10 +14,10 @@ from svsl.evaluation.metrics import (
     repertoire,
     repertoire_contexts,
     run_trial,
+    several_kinds,
     success_map,
     success_without_top,
     trial_episodes,
-    two_kinds,
     vendi_score,
     ways,
 )
@@ -150,13 +150,13 @@ def test_a_lucky_success_of_an_improbable_component_is_not_a_way() -> None:
     lucky = repertoire_of(gating, [[1, 1, 1], [1, 1, 1]], modes=modes)
     assert ways(without) == pytest.approx([2, 1], abs=1e-12)
     assert ways(lucky) == pytest.approx([2, 1], abs=1e-6)
-    np.testing.assert_array_equal(two_kinds(without), [True, False])
-    np.testing.assert_array_equal(two_kinds(lucky), [True, False])
+    np.testing.assert_array_equal(several_kinds(without, 2), [True, False])
+    np.testing.assert_array_equal(several_kinds(lucky, 2), [True, False])
 
 
-def test_two_kinds_needs_two_modes_of_active_components() -> None:
-    def kinds(gating: list[float], success: list[int], modes: list[str]) -> bool:
-        result = two_kinds(repertoire_of([gating], [success], modes=[modes]))
+def test_several_kinds_need_as_many_modes_of_active_components() -> None:
+    def kinds(gating: list[float], success: list[int], modes: list[str], number: int = 2) -> bool:
+        result = several_kinds(repertoire_of([gating], [success], modes=[modes]), number)
         assert result is not None
         return bool(result[0])
 
@@ -166,10 +166,13 @@ def test_two_kinds_needs_two_modes_of_active_components() -> None:
     assert not kinds([0.5, 0.5], [0, 0], ["left", "right"])
     assert not kinds([0.5, 0.5], [1, 1], ["left", "left"])
     assert kinds([0.4, 0.3, 0.3], [1, 1, 1], ["left", "right", "through"])
+    assert kinds([0.4, 0.3, 0.3], [1, 1, 1], ["left", "right", "through"], 3)
+    assert not kinds([0.4, 0.3, 0.3], [1, 1, 1], ["left", "right", "left"], 3)
+    assert not kinds([0.4, 0.3, 0.3], [1, 1, 0], ["left", "right", "through"], 3)
     # hundreds of components share the context: the most probable ones are active
     assert kinds([1 / 200] * 200, [1] * 200, ["left"] * 199 + ["right"])
     assert not kinds([0.9 / 199] * 199 + [0.1], [1] * 200, ["left"] * 199 + ["right"])
-    assert two_kinds(repertoire_of([[1.0]], [[1]])) is None
+    assert several_kinds(repertoire_of([[1.0]], [[1]]), 2) is None
 
 
 def test_vendi_score_is_the_effective_number_of_different_paths() -> None:
@@ -225,7 +228,7 @@ def test_every_metric_has_one_value_per_context() -> None:
     shapes = {name: array.shape for name, array in values.items() if array is not None}
     assert set(METRICS) - set(shapes) == {"vendi_score"}, "the task provides no paths"
     for name, shape in shapes.items():
-        of_all = ("ways", "two_kinds", "coverage_any", "success_without_top")
+        of_all = ("ways", "two_kinds", "three_kinds", "coverage_any", "success_without_top")
         assert shape == ((50,) if name in of_all else (400,) if name == "mixture_entropy" else (500,)), name
 
 

@@ -14,7 +14,7 @@ import svsl
 from svsl import Outcome
 from svsl.cli import main
 from svsl.evaluation.intervals import bootstrap_interval, summarise_contexts
-from svsl.evaluation.metrics import METRICS, execute, mixture_entropy, repertoire, two_kinds, ways
+from svsl.evaluation.metrics import METRICS, execute, mixture_entropy, repertoire, several_kinds, ways
 from svsl.evaluation.result import Evaluation
 from svsl.learners.episodic import EpisodicTraining
 from svsl.learners.registry import make_training
@@ -91,7 +91,7 @@ def test_progress_counts_ways_without_touching_other_random_numbers() -> None:
     behaviours = repertoire(
         mixture, training.task, result.contexts[:50], stream(5, TEST_STREAM, training.milestone, 1), 1e-4
     )
-    found, kinds = ways(behaviours), two_kinds(behaviours)
+    found, kinds = ways(behaviours), several_kinds(behaviours, 2)
     assert found is not None
     assert kinds is not None
     assert (row["ways"], row["two_kinds"]) == (found.mean(), kinds.mean())

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from helpers import advance, assert_continues_bit_for_bit, random_mixture, space_of, trained
 from svsl import Outcome, SvslError, Task
-from svsl.evaluation.metrics import repertoire, two_kinds
+from svsl.evaluation.metrics import repertoire, several_kinds
 from svsl.learners.behaviours import BehaviourModel, fit_behaviour, log_likelihoods
 from svsl.learners.episodic import EpisodicTraining
 from svsl.learners.svsl import SVSL
@@ -33,7 +33,7 @@ def result(config: SVSLConfig, task: Task, seed: int = 0) -> Mixture:
 
 def share_of_two_kinds(mixture: Mixture, task: Task) -> float:
     """Share of contexts in which active components succeed in both ways."""
-    kinds = two_kinds(repertoire(mixture, task, np.linspace(-0.98, 0.98, 50)[:, None], stream(0)))
+    kinds = several_kinds(repertoire(mixture, task, np.linspace(-0.98, 0.98, 50)[:, None], stream(0)), 2)
     assert kinds is not None
     return float(kinds.mean())
 

@@ -209,12 +209,12 @@ def ways(repertoire: Repertoire) -> Array | None:
     return np.where(shares.any(axis=1), np.exp(_entropy(shares)), 0.0)
 
 
-def two_kinds(repertoire: Repertoire) -> BoolArray | None:
-    """Whether active components succeed in at least two modes of each context: `(n,)`; None without modes."""
+def several_kinds(repertoire: Repertoire, kinds: int) -> BoolArray | None:
+    """Whether active components succeed in at least so many modes of each context: `(n,)`; None without modes."""
     if repertoire.modes is None:
         return None
     successes = _per_mode(repertoire.success & is_active(repertoire.gating), repertoire.modes)
-    return np.asarray((successes > 0).sum(axis=1) >= 2)
+    return np.asarray((successes > 0).sum(axis=1) >= kinds)
 
 
 def _per_mode(weights: Array | BoolArray, modes: NDArray[np.generic]) -> Array:
@@ -292,7 +292,8 @@ METRICS: dict[str, Callable[[Trial], NDArray[Any] | None]] = {
     # entropy of pi(o|c) in nats
     "gating_entropy": lambda trial: _entropy(trial.gating),
     "ways": lambda trial: ways(trial.repertoire),
-    "two_kinds": lambda trial: two_kinds(trial.repertoire),
+    "two_kinds": lambda trial: several_kinds(trial.repertoire, 2),
+    "three_kinds": lambda trial: several_kinds(trial.repertoire, 3),
     "vendi_score": lambda trial: vendi_score(trial.repertoire),
     "success_without_top": lambda trial: success_without_top(trial.repertoire),
 }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from svsl.errors import SvslError
-from svsl.evaluation.metrics import diagnostics, execute, mixture_entropy, repertoire, two_kinds, ways
+from svsl.evaluation.metrics import diagnostics, execute, mixture_entropy, repertoire, several_kinds, ways
 from svsl.learners.base import Arrays, Counters, Learner, Progress, SearchSpace, add_prefix, strip_prefix
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
@@ -108,7 +108,7 @@ class EpisodicTraining:
                 own_rng = stream(self.seed, TEST_STREAM, self.milestone, 1)
                 # improbable components would change little and cost most of the episodes
                 behaviours = repertoire(mixture, self.task, result.contexts[:50], own_rng, min_gating=1e-4)
-                kinds = {"ways": ways(behaviours), "two_kinds": two_kinds(behaviours)}
+                kinds = {"ways": ways(behaviours), "two_kinds": several_kinds(behaviours, 2)}
         progress = self.progress
         return {
             **diagnostics(result.mean),
