@@ -156,7 +156,7 @@ def _smaller(words: Words) -> Words:
     )  # a figure takes thousands of episodes
     if not {"hireps", "ladips"} & set(words):
         together = "efficient-random" in words  # all components start in the closing stage
-        fewer += ["--closing-iterations", "2", "--splits", "0"] if together else ["--closing-iterations", "0"]
+        fewer += ["--closing-iterations", "2" if together else "0", "--splits", "0"]
     return {
         "train": [*(["--episodes", "100"] if "ppo" in words else [*SMALL, *fewer]), "--overwrite"],
         "reproduce": [] if "--list" in words else ["--scale", "0.01", "--seeds", "1"],

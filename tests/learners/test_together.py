@@ -124,20 +124,22 @@ def test_interruption_at_any_point_changes_nothing() -> None:
 def test_components_are_split_in_the_middle_of_their_contexts() -> None:
     space = space_of(TwoSides())
     mixture = Mixture(np.log([0.5, 0.5]), *start_spread(2, TOGETHER, space, stream(0)))
-    halves = split_contexts(mixture, space, stream(1))
+    halves, log_shares = split_contexts(mixture, space, stream(1))
     left = int(mixture.contexts.bias[1, 0] < 0)  # the component on the left
     for component, x in ((left, -0.75), (1 - left, 0.75)):
         means = halves.bias[2 * component : 2 * component + 2]
         np.testing.assert_allclose(means[np.argsort(means[:, 1])], [[x, 0.75], [x, 2.25]], atol=0.08)
     np.testing.assert_allclose(halves.cov, [np.diag([1 / 48, 1.5**2 / 12])] * 4, atol=0.05)
+    np.testing.assert_allclose(np.exp(log_shares), 1 / 4, atol=0.03)
 
 
 def test_a_component_without_contexts_is_doubled() -> None:
     space = space_of(TwoSides())
     contexts, experts = start_spread(2, TOGETHER, space, stream(0))
-    halves = split_contexts(Mixture(np.array([0.0, -np.inf]), contexts, experts), space, stream(1))
+    halves, log_shares = split_contexts(Mixture(np.array([0.0, -np.inf]), contexts, experts), space, stream(1))
     np.testing.assert_array_equal(halves.bias[2:], contexts.bias[[1, 1]])
     np.testing.assert_array_equal(halves.chol[2:], contexts.chol[[1, 1]])
+    np.testing.assert_allclose(np.exp(log_shares[2:]), 0.5 / 4001)  # two halves of one context, and all the others
 
 
 def test_halves_continue_from_the_expert_and_the_episodes_and_become_different() -> None:
@@ -172,7 +174,7 @@ def test_halves_continue_from_the_expert_and_the_episodes_and_become_different()
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"splits": 1}, "splits: expected 0 with a curriculum, got 1"),
+        ({"splits": 1}, "splits: expected 0 without a closing stage, got 1"),
         ({"splits": 2, "curriculum": False, "closing_iterations": 9, "components": 6},
          "components: expected a multiple of 4 for the splits, got 6"),
         ({"splits": 10**8, "curriculum": False, "closing_iterations": 9}, "components: expected a multiple of"),
@@ -189,6 +191,54 @@ def test_a_library_is_not_extended_without_a_curriculum() -> None:
     base = helpers.trained(SVSL(TOGETHER, space_of(task), stream(0)), task).mixture()
     with pytest.raises(SvslError, match="curriculum: expected True, to extend a library, got False"):
         SVSL(TOGETHER, space_of(task), stream(1), base)
+
+
+def test_a_library_is_not_extended_with_splits() -> None:
+    task = TwoSides()
+    base = helpers.trained(SVSL(TOGETHER, space_of(task), stream(0)), task).mixture()
+    config = replace(TOGETHER, curriculum=True, splits=1)
+    with pytest.raises(SvslError, match="splits: expected 0, to extend a library, got 1"):
+        SVSL(config, space_of(task), stream(1), base)
+
+
+def test_components_of_a_curriculum_are_split_as_well() -> None:
+    """Components are added one by one, and each is split in the middle of the closing stage."""
+    task = Bent()
+    config = replace(
+        TOGETHER, curriculum=True, components=6, splits=1, iterations=3, finetune_every=2, expert_batch=20,
+        context_batch=10, closing_iterations=8,
+    )  # fmt: skip
+    learner, asked, counts, shown = SVSL(config, space_of(task), stream(0)), 0, [], []
+    while not learner.done:
+        asked += advance(learner, task)
+        counts.append(len(learner._current))
+        progress = learner.progress
+        shown.append((progress.component, progress.components))
+    assert sorted(set(counts)) == [1, 2, 3, 6]
+    assert counts.count(6) == 4 + 1  # half of the closing stage, and from the split on
+    assert sorted(set(shown)) == [(1, 3), (2, 3), (3, 3), (6, 6)]
+    closing = 20 * (4 * 3 + 4 * 6)
+    steps = 3 * (60 + 3 * (20 + 10)) + 30 + 2 * 30  # fills and steps; one look back at one and one at two components
+    assert config.planned_episodes(space_of(task)) == closing + steps
+    assert asked < closing + steps  # some contexts are not valid
+
+
+def test_halves_share_the_contexts_that_a_learned_gating_gave_them() -> None:
+    """Gating steps leave the weights no meaning of their own, so halves need the shares of their contexts."""
+    task = TwoSides()
+    config = replace(TOGETHER, components=4, splits=1, closing_iterations=12, kl_gating=0.01)
+    learner = SVSL(config, space_of(task), stream(0))
+    while len(learner._current) == 2:
+        before = learner._current
+        advance(learner, task)
+    weights = np.exp(learner._current.log_weights)
+    assert not np.allclose(np.exp(before.log_weights), 0.5, atol=1e-3)
+    np.testing.assert_allclose(weights[:2].sum(), 0.5, atol=0.05)  # each side is half of the valid contexts
+    np.testing.assert_allclose(weights.sum(), 1)
+    points = np.random.default_rng(0).uniform([-1, 0], [1, 3], (500, 2))
+    points = points[task.valid_contexts(points)]
+    pairs = np.exp(learner._current.log_gating(points)).reshape(len(points), 2, 2).sum(axis=2)
+    np.testing.assert_allclose(pairs, np.exp(before.log_gating(points)), atol=0.1)
 
 
 def test_a_closing_stage_is_required() -> None:

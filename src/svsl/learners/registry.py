@@ -122,21 +122,20 @@ _BOX_PUSHING_RANDOM = replace(
 )  # fmt: skip
 # all from scratch, and of equal weight: learned weights would leave out the kinds of pushes that cost more
 _VERSATILE_BOX_PUSHING = replace(
-    _BOX_PUSHING, components=4, iterations=200, gamma=25.0, distinguish_by="behaviour", from_scratch=None,
+    _BOX_PUSHING, components=8, splits=1, iterations=200, gamma=25.0, distinguish_by="behaviour", from_scratch=None,
     warm_start_iterations=None, start_tests=0, closing_iterations=120, weight_iterations=0,
     context_start_std=(0.05, 0.15, 1.0),
 )  # fmt: skip
-# large steps, each fitted to twice as many episodes as the model has features; components start small, since those that
-# start wide often learn to jump upright, which is easier and lower
+# large steps, each fitted to twice as many episodes as the model has features; one component that starts small, since
+# one that starts wide often learns to jump upright, which is easier and lower, and is then split three times
 _HOPPER_JUMP = SVSLConfig(
-    components=4, iterations=150, alpha=0.1, beta=2.0, kl_expert=0.1,
+    components=8, splits=3, iterations=150, alpha=0.1, beta=2.0, kl_expert=0.1,
     context_batch=4, expert_batch=20, buffer=306, shrinkage=10.0, entropy_loss=0.01, draw_together=True,
-    from_scratch=1, warm_start_iterations=60, start_tests=20, closing_iterations=60, closing_batch=10, kl_closing=0.05,
+    closing_iterations=240, closing_batch=10, kl_closing=0.05, weight_iterations=0,
     context_std=(0.26, 0.12, 0.05, 0.2),
 )  # fmt: skip
 _VERSATILE_HOPPER_JUMP = replace(
-    _HOPPER_JUMP, components=12, iterations=180, gamma=1.0, distinguish_by="behaviour", from_scratch=None,
-    start_tests=0, closing_iterations=80, closing_batch=20,
+    _HOPPER_JUMP, components=16, splits=2, gamma=1.0, distinguish_by="behaviour", closing_iterations=180,
 )  # fmt: skip
 _LADIPS_TABLE_TENNIS = LaDiPSConfig(
     components=50, iterations=3000, history=30, kl_expert=0.01, kl_gating=0.02, gating_entropy=log(30)

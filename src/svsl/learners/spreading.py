@@ -1,4 +1,4 @@
-"""Components that start together, without a curriculum: spread evenly over the box, and split into halves."""
+"""Components that start together, spread evenly over the box, and components that are split into halves."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from svsl.learners.base import SearchSpace
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.learners.svsl_steps import Start, initial_experts
 from svsl.model.gaussians import Array, IntArray, LinearGaussian
-from svsl.model.mixture import Mixture
+from svsl.model.mixture import Mixture, log_normalised
 from svsl.tasks.base import uniform_contexts
 
 _POINTS, _POINTS_PER_CLUSTER = 2000, 200  # contexts that are clustered
@@ -20,35 +20,40 @@ def start_spread(count: int, config: SVSLConfig, space: SearchSpace, rng: np.ran
     box's width). So if the valid part of the box falls into parts, so do the components.
     """
     points = uniform_contexts(space, _POINTS + _POINTS_PER_CLUSTER * count, rng)
-    return _clusters(points, count, space, rng), initial_experts(count, config, space)
+    return _clusters(points, count, space, rng)[0], initial_experts(count, config, space)
 
 
-def split_contexts(mixture: Mixture, space: SearchSpace, rng: np.random.Generator) -> LinearGaussian:
-    """Returns the context distributions of two halves of each component, those of the same component side by side.
+def split_contexts(mixture: Mixture, space: SearchSpace, rng: np.random.Generator) -> tuple[LinearGaussian, Array]:
+    """Returns the context distributions of two halves of each component, and the logarithms of their shares.
 
-    They are clusters of the uniform contexts that the gating gives to the component. One that hardly gets any is
-    doubled instead.
+    They are clusters of the uniform contexts that the gating gives to the component, those of the same component side
+    by side, and the shares are those of all contexts. A component that hardly gets any is doubled instead.
     """
     points = uniform_contexts(space, _POINTS * len(mixture), rng)
     owners = mixture.sample_components(points, rng)
-    halves = mixture.contexts.select(np.zeros(0, np.intp))
+    halves, shares = mixture.contexts.select(np.zeros(0, np.intp)), np.zeros((len(mixture), 2))
     for component in range(len(mixture)):
         own = points[owners == component]
-        few = len(own) < _POINTS_PER_CLUSTER
-        old = mixture.contexts.select(np.array([component, component]))
-        halves = halves.append(old if few else _clusters(own, 2, space, rng))
-    return halves
+        shares[component] = max(len(own), 1) / 2
+        half = mixture.contexts.select(np.array([component, component]))
+        if len(own) >= _POINTS_PER_CLUSTER:
+            half, shares[component] = _clusters(own, 2, space, rng)
+        halves = halves.append(half)
+    return halves, log_normalised(np.log(shares.ravel()))
 
 
-def _clusters(points: Array, count: int, space: SearchSpace, rng: np.random.Generator) -> LinearGaussian:
-    """Returns the Gaussians of clusters of contexts `(n, dc)`."""
+def _clusters(
+    points: Array, count: int, space: SearchSpace, rng: np.random.Generator
+) -> tuple[LinearGaussian, IntArray]:
+    """Returns the Gaussians of clusters of contexts `(n, dc)`, and the sizes of the clusters."""
     width = space.context_high - space.context_low
     labels = min((k_means(points / width, count, rng) for _ in range(_TRIALS)), key=lambda trial: trial[0])[1]
     clusters = [points[labels == label] for label in range(count)]
     means = np.stack([cluster.mean(axis=0) for cluster in clusters])
     covs = np.stack([(c - m).T @ (c - m) / len(c) for c, m in zip(clusters, means, strict=True)])
     flat = np.diag((1e-3 * width) ** 2)  # a cluster may be flat
-    return LinearGaussian.unconditional(means, np.linalg.cholesky(covs + flat))
+    contexts = LinearGaussian.unconditional(means, np.linalg.cholesky(covs + flat))
+    return contexts, np.array([len(cluster) for cluster in clusters])
 
 
 def k_means(points: Array, count: int, rng: np.random.Generator) -> tuple[float, IntArray]:

@@ -57,6 +57,7 @@ class SVSL:
         config = replace(config, kl_gating=None) if freeze else config  # it would move their context distributions
         self.config, self.space, self.rng = config.resolved(space), space, rng
         require(config.curriculum or base is None, "curriculum", "True, to extend a library", config.curriculum)
+        require(config.splits == 0 or base is None, "splits", "0, to extend a library", config.splits)
         if base is not None and base.expert_degree != config.expert_degree:
             require(base.expert_degree == 1, "expert_degree", "2, as in the library to extend", config.expert_degree)
             base = base.with_quadratic_experts()
@@ -161,9 +162,10 @@ class SVSL:
         """Progress of training."""
         recent = self.expert_buffer.mean_returns()
         closing = self.config.closing_iterations > 0 and self.stage in ("closing", "weights", "done")
+        components = self.schedule.closing_components(self.iteration) - self.base if closing else self.schedule.added
         return Progress(
-            component=self.component,
-            components=self.config.components,
+            component=components if closing else self.component,
+            components=components,
             iteration=self.iteration,
             iterations=self.config.closing_iterations if closing else self.schedule.iterations(self.component),
             work=self.schedule.episodes_so_far(self.stage, self.component, self.iteration) / self.schedule.total
@@ -230,7 +232,7 @@ class SVSL:
             self.expert_buffer.append_component()
         contexts, experts = start_spread(count, self.config, self.space, self.rng)
         self._mixture = Mixture(np.full(len(contexts), -np.log(len(contexts))), contexts, experts)
-        self.component = self.config.components
+        self.component = self.schedule.added
         self._start_closing()
 
     def _start_closing(self) -> None:
@@ -274,7 +276,7 @@ class SVSL:
         if svsl_steps.newest_is_stuck(self.expert_buffer.mean_returns(), self.config.delete_factor):
             self.deleted += 1
             self._keep(np.arange(len(self._current) - 1))
-        if self.component < self.config.components:
+        if self.component < self.schedule.added:
             self.component += 1
             self._next_component()
         elif self.config.closing_iterations:
@@ -356,10 +358,16 @@ class SVSL:
             self._split()
 
     def _split(self) -> None:
-        """Splits every component into two, which share its expert, its episodes and its weight."""
-        contexts, pairs = split_contexts(self._current, self.space, self.rng), np.arange(2 * len(self._current)) // 2
+        """Splits every component into two, which share its expert, its episodes and its weight.
+
+        Weights that belong to a learned gating become the shares of the contexts.
+        """
+        contexts, log_shares = split_contexts(self._current, self.space, self.rng)
+        pairs = np.arange(2 * len(self._current)) // 2
         self._keep(pairs)
-        self._mixture, self._unused = replace(self._current, contexts=contexts), self._unused[pairs]
+        log_weights = self._current.log_weights if self.config.kl_gating is None else log_shares
+        self._mixture = replace(self._current, contexts=contexts, log_weights=log_weights)
+        self._unused = self._unused[pairs]
 
     # ---- the updates --------------------------------------------------------------------------------------------
 

@@ -33,8 +33,8 @@ class SVSLConfig(LearnerConfig):
     """Components choose their contexts and are added one after the other, as in the paper. Off: all start together,
     spread evenly over the box, and learn in the closing stage only, on uniform contexts from the first episode on."""
     splits: int = 0
-    """How often, in equal parts of the closing stage, every component that started without a curriculum is split into
-    two, which continue from its expert and its episodes, each in one half of its contexts. The first ones are fewer."""
+    """How often, in equal parts of the closing stage, every component is split into two, which continue from its expert
+    and its episodes, each in one half of its contexts. So the components before are fewer."""
     finetune_every: int = 50
     """Iterations between two updates of all components instead of only the newest (H)."""
     alpha: float = 1e-3
@@ -127,7 +127,7 @@ class SVSLConfig(LearnerConfig):
         require(self.expert_degree in (1, 2), "expert_degree", "1 or 2", self.expert_degree)
         closing = self.curriculum or self.closing_iterations > 0
         require(closing, "closing_iterations", "at least 1 without a curriculum", self.closing_iterations)
-        require(not (self.splits and self.curriculum), "splits", "0 with a curriculum", self.splits)
+        require(self.closing_iterations > 0 or not self.splits, "splits", "0 without a closing stage", self.splits)
         parts = 2 ** min(self.splits, 30)
         require(self.components % parts == 0, "components", f"a multiple of {parts} for the splits", self.components)
         require(0 <= self.min_weight < 1, "min_weight", "at least 0 and below 1", self.min_weight)
@@ -208,6 +208,11 @@ class Schedule:
     frozen: int = 0  # components of the base that are never updated
 
     @property
+    def added(self) -> int:
+        """Components that are added one by one, or start together; the others come from splits."""
+        return self.config.components >> self.config.splits
+
+    @property
     def batch_sizes(self) -> dict[str, int]:
         """New episodes per component in each stage of training."""
         config = self.config
@@ -233,7 +238,7 @@ class Schedule:
 
     def closing_components(self, iteration: int) -> int:
         """Returns the components that draw episodes after this iteration of the closing stage."""
-        return (self.base + self.config.components) >> (self.config.splits - self._splits_until(iteration))
+        return (self.base + self.added) << self._splits_until(iteration)
 
     def warm_starts(self, component: int) -> bool:
         """Returns whether a component, numbered from 1, starts from a stored episode."""
@@ -260,7 +265,7 @@ class Schedule:
 
     def episodes_until_closing(self, iteration: int) -> int:
         """Returns the episodes asked for until this iteration of the closing stage is done."""
-        last = self.config.components
+        last = self.added
         drawn = sum(self.closing_components(done) for done in range(iteration))
         return self.episodes_until(last, self.iterations(last)) + drawn * self.batch_sizes["closing"]
 
