@@ -60,7 +60,7 @@ def data_of(name: str, docs: Path) -> Data:
 
 
 def collect(folder: Path, name: str, commit: Callable[[Run], str | None], docs: Path) -> list[str]:
-    """Copies the numbers of the runs in a folder that belong to an experiment; returns a line about each run.
+    """Copies the numbers of the runs in a folder that belong to an experiment; returns a line about each one begun.
 
     A run belongs to the arm that has its task, learner and settings, whatever its name. The data keep a finished run,
     or the longest unfinished one, of each arm and seed. `commit` tells with which commit a run was trained; if it does
@@ -70,6 +70,8 @@ def collect(folder: Path, name: str, commit: Callable[[Run], str | None], docs: 
     planned = plan(data.experiment, 1, 1.0)
     for path in sorted(folder.glob("*/config.json")):
         run = Run.open(path.parent)
+        if not (run.checkpoint_path.exists() or run.metrics_path.exists() or run.finished):
+            continue  # a reproduction writes all configurations at once
         arm, differences = _nearest_arm(run.config, planned)
         if differences:
             lines.append(f"{run.folder.name}: left out, it is no {arm.label} of {name} ({'; '.join(differences)})")

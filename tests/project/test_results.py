@@ -169,7 +169,9 @@ def test_what_is_missing_is_trained_and_collected(docs: Path, capsys: pytest.Cap
             assert {path.name for path in run.folder.iterdir()} == DATA_FILES
     capsys.readouterr()
     assert results.main(["collect", "runs/toy", "--docs", "docs"]) == 0
-    assert "ours-seed1: left out, no test yet" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "ours-seed0: collected" in shown
+    assert "ours-seed1" not in shown, "never begun there"
     assert commits == [run.record.commit for run in data_of("toy", docs).runs(OURS) if run.record], "kept"
 
 
