@@ -65,6 +65,9 @@ def start(
     for label in arms:
         if label not in labels:
             raise SvslError(f"{name} has no arm {label!r}; its arms: {', '.join(labels)}")
+    planned = seeds or find_experiment(name).seeds
+    if seed is not None and not 0 <= seed < planned:
+        raise SvslError(f"{name} has seeds 0 to {planned - 1}, got --seed {seed}")
     absent = {
         (m.arm.label, m.seed): m
         for m in missing(name, docs, seeds)
@@ -155,6 +158,8 @@ class ListMissing:
         if self.start is not None:
             out = self.out or Path("runs") / self.start
             return start(self.start, self.workers, out, self.docs, self.seeds, self.arms, self.seed)
+        if self.seed is not None or self.arms or self.workers or self.out:
+            raise SvslError("--workers, --out, --seed and --arms belong to --start EXPERIMENT")
         for name, experiment in EXPERIMENTS.items():
             absent = missing(name, self.docs, self.seeds)
             total = sum(map(len, plan(experiment, self.seeds or experiment.seeds, 1.0).values()))

@@ -11,8 +11,8 @@ from helpers import advance, assert_continues_bit_for_bit, space_of
 from svsl import SvslError
 from svsl.learners.base import SearchSpace
 from svsl.learners.buffer import ReplayBuffer
-from svsl.learners.gating import expected_values, gating_unit, priced_gating_step, regated
-from svsl.learners.surrogates import fit_quadratic
+from svsl.learners.gating import GatingStep, expected_values, gating_unit, priced_gating_step, with_gating_of
+from svsl.learners.surrogates import Quadratic, fit_quadratic
 from svsl.learners.svsl import SVSL
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.learners.svsl_steps import gating_update
@@ -87,23 +87,64 @@ def test_the_gating_ends_at_the_softmax_of_returns_and_entropies_over_gamma(alph
     buffer.returns[0] = buffer.contexts[0, :, 0]  # component 0 is worth c, component 1 is worth -c
     buffer.returns[1] = -buffer.contexts[1, :, 0]
     for _ in range(60):
-        mixture = gating_update(mixture, buffer, config, lambda *episodes: np.zeros((1, 2)), LINE, rng)
+        mixture, _ = gating_update(mixture, buffer, config, lambda *episodes: np.zeros((1, 2)), LINE, rng)
     worth = np.concatenate([grid, -grid], axis=1) + alpha * mixture.experts.entropy
     np.testing.assert_allclose(np.exp(mixture.log_gating(grid)), np.exp(log_normalised(worth / gamma)), atol=1e-3)
 
 
-def test_a_component_without_enough_episodes_keeps_its_share() -> None:
+@pytest.mark.parametrize("price", [0.0, 1e-3, 0.5, 50.0])
+@pytest.mark.parametrize("spread", [0.0, 1e-9, 1.0, 1e6])
+def test_the_bound_holds_at_every_price_and_scale(price: float, spread: float) -> None:
+    """Also where all are equally good, so that only the price moves the gating."""
+    rng = stream(7)
+    log_q = log_normalised(3 * rng.standard_normal((50, 4)))
+    step = priced_gating_step(log_q, spread * rng.standard_normal((50, 4)) - 1e3, 0.01, price)
+    assert step.kl <= 0.01 * 1.001
+
+
+@pytest.mark.parametrize("lost", ["missing", "not finite"])
+def test_a_component_without_a_model_keeps_its_share(lost: str) -> None:
     rng, mixture = stream(5), two_components()
     buffer = filled_buffer(mixture, 30, np.zeros((2, 30)), rng)
-    buffer.returns[:] = buffer.contexts[:, :, 0] ** 2  # all are worth the same
-    buffer.filled[1] = 29
-    buffer.returns[1] = 1e6
+    buffer.returns[0] = buffer.contexts[0, :, 0] ** 2  # all are worth the same
+    if lost == "missing":
+        buffer.filled[1] = 29
+        buffer.returns[1] = 1e6
+    else:
+        buffer.returns[1] = np.nan
     config = replace(CONFIG, gamma=0.0, alpha=0.0, auxiliary=False)
-    after = gating_update(mixture, buffer, config, lambda *episodes: np.zeros((1, 2)), LINE, rng)
+    after, failed = gating_update(mixture, buffer, config, lambda *episodes: np.zeros((1, 2)), LINE, rng)
     grid = np.linspace(-1, 1, 21)[:, None]
     np.testing.assert_allclose(after.log_gating(grid), mixture.log_gating(grid), atol=1e-5)
+    assert failed == (lost == "not finite")
+    priced, _ = gating_update(
+        mixture, buffer, replace(config, gamma=0.5), lambda *episodes: np.zeros((1, 2)), LINE, rng
+    )
+    moved = np.abs(np.exp(priced.log_gating(grid)) - np.exp(mixture.log_gating(grid))).max()
+    assert 1e-3 < moved < 0.3, "the price moves it no further than the bound of 0.05 allows"
     buffer.filled[0] = 29  # and none is left alone
-    assert gating_update(mixture, buffer, config, lambda *episodes: np.zeros((1, 2)), LINE, rng) is mixture
+    if lost == "missing":
+        same, failed = gating_update(mixture, buffer, config, lambda *episodes: np.zeros((1, 2)), LINE, rng)
+        assert same is mixture
+        assert failed == 0
+
+
+def test_a_gating_step_counts_the_log_share_of_each_component() -> None:
+    """Against the formula `R + gamma log pi(o|c,theta) + alpha H`, one component with twice the likelihood."""
+    rng, mixture = stream(8), two_components()
+    buffer = filled_buffer(mixture, 60, np.zeros((2, 60)), rng)
+    gamma = 0.5
+    config = replace(CONFIG, gamma=gamma, alpha=0.0, kl_gating=100.0)
+    log_likelihood = np.log([[1.0, 2.0]])
+    after, _ = gating_update(mixture, buffer, config, lambda *episodes: log_likelihood, LINE, rng)
+    grid = np.linspace(-1, 1, 21)[:, None]
+    # what each component is worth is a quadratic fitted to the log share at its own contexts
+    worth = []
+    for k in range(2):
+        c = buffer.contexts[k, :, 0]
+        share = log_normalised(mixture.log_context_joint(buffer.contexts[k]) + log_likelihood)[:, k]
+        worth.append(np.polyval(np.polyfit(c, gamma * share, 2), grid[:, 0]))
+    np.testing.assert_allclose(after.log_gating(grid), log_normalised(np.stack(worth, axis=1) / gamma), atol=5e-3)
 
 
 def test_a_mixture_has_the_gating_of_its_step() -> None:
@@ -115,12 +156,39 @@ def test_a_mixture_has_the_gating_of_its_step() -> None:
     expected, old = expected_values(values, unit, contexts), mixture.log_gating(contexts)
     np.testing.assert_allclose(expected[:, 1], 2 * contexts[:, 0] ** 2, atol=1e-6)
     step = priced_gating_step(old, expected, 0.05, 0.1)
-    after = regated(mixture, values, unit, step)
+    uniform = np.linspace(-1, 1, 1001)[:, None]
+    after = with_gating_of(mixture, values, unit, step, uniform)
     np.testing.assert_allclose(
         after.log_gating(contexts), log_normalised(step.keep * old + step.gain * expected), atol=1e-9
     )
     assert after.experts is mixture.experts
-    assert after.contexts.chol.max() == pytest.approx(0.5)  # a quarter of the box
+    weights, means = np.exp(after.log_weights), after.contexts.bias[:, 0]
+    assert weights.sum() == pytest.approx(1)
+    assert weights @ means == pytest.approx(0, abs=1e-6)  # the contexts have the moments of uniform ones
+    assert weights @ (means**2 + after.contexts.cov[:, 0, 0]) == pytest.approx((uniform**2).mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 4])
+def test_contexts_and_weights_stay_near_the_box_however_sharp_the_gating(dim: int) -> None:
+    """After many steps in the same direction, of convex and concave returns."""
+    rng, count = stream(9), 6
+    space = SearchSpace(-np.ones(dim), np.ones(dim), np.zeros(1), np.eye(1))
+    unit, uniform = gating_unit(space), rng.uniform(-1, 1, (2000, dim))
+    curvature = rng.standard_normal((count, dim, dim))
+    slope = rng.standard_normal((count, dim, 1))
+    values = Quadratic(curvature + curvature.transpose(0, 2, 1), slope, np.ones((count, 1, 1)), np.zeros(count))
+    everywhere = LinearGaussian.unconditional(np.zeros((count, dim)), np.tile(np.eye(dim), (count, 1, 1)))
+    experts = LinearGaussian.build(np.zeros((count, 1, dim)), np.zeros((count, 1)), np.ones((count, 1, 1)))
+    mixture = Mixture(np.full(count, -np.log(count)), everywhere, experts)
+    for _ in range(100):
+        mixture = with_gating_of(mixture, values, unit, GatingStep(1.0, 0.1, 0.0, 0.0), uniform)
+    gating = np.exp(log_normalised(10 * expected_values(values, unit, uniform)))
+    np.testing.assert_allclose(np.exp(mixture.log_gating(uniform)), gating, atol=1e-6)
+    weights, means = np.exp(mixture.log_weights), mixture.contexts.bias
+    second = np.einsum("k,kij->ij", weights, mixture.contexts.cov + means[:, :, None] * means[:, None])
+    np.testing.assert_allclose(weights @ means, uniform.mean(axis=0), atol=1e-4)
+    np.testing.assert_allclose(second, uniform.T @ uniform / 2000, atol=1e-4)
+    assert np.abs(means[weights > 0.01]).max() < 2
 
 
 def test_the_closing_stage_sends_contexts_to_the_better_components() -> None:
@@ -169,12 +237,31 @@ def test_wrong_settings_are_refused() -> None:
         replace(CONFIG, kl_gating=0.0)
 
 
-def test_frozen_components_keep_their_context_distributions() -> None:
-    everywhere = LinearGaussian.unconditional(np.tile([0.0, 1.5], (2, 1)), np.tile(np.eye(2), (2, 1, 1)))
-    base = replace(helpers.random_mixture(stream(1), 2, 2, 3), contexts=everywhere)
-    config = replace(CONFIG, components=1, finetune_every=100)
-    for freeze in (True, False):
-        learner = SVSL(config, space_of(Unimodal()), stream(0), base, freeze=freeze)
-        mixture = helpers.trained(learner, Unimodal()).mixture()
-        assert mixture is not None
-        assert np.array_equal(mixture.contexts.bias[:2], base.contexts.bias) == freeze
+def test_a_gating_needs_enough_episodes_and_a_closing_stage() -> None:
+    space = SearchSpace(-np.ones(6), np.ones(6), np.zeros(1), np.eye(1))
+    with pytest.raises(SvslError, match="buffer: expected at least the 28 features of a gating step's model, got 20"):
+        replace(CONFIG, buffer=20).resolved(space)
+    assert replace(CONFIG, buffer=20, closing_iterations=0).resolved(space).buffer == 20
+    assert "kl_gating has no effect" in (replace(CONFIG, closing_iterations=0).warning or "")
+    assert CONFIG.warning is None
+
+
+def test_frozen_components_take_no_gating_steps() -> None:
+    base = helpers.random_mixture(stream(1), 2, 2, 3)
+    with pytest.raises(SvslError, match=r"kl_gating: expected None, to keep the base as it is, got 0\.05"):
+        SVSL(CONFIG, space_of(Unimodal()), stream(0), base, freeze=True)
+
+
+def test_an_extended_library_keeps_the_gating_it_had() -> None:
+    """A new component gets an equal share of the weight; among the old ones nothing changes."""
+    task = Unimodal()
+    base = helpers.trained(SVSL(CONFIG, space_of(task), stream(0)), task).mixture()
+    assert base is not None
+    assert not np.allclose(base.log_weights, base.log_weights[0], atol=0.1)
+    learner = SVSL(replace(CONFIG, from_scratch=1), space_of(task), stream(1), base)
+    while len(learner._current) == 3:
+        advance(learner, task)
+    before, old = learner._current, learner._current.select(np.arange(3))
+    assert np.exp(before.log_weights[3]) == pytest.approx(1 / 4)
+    contexts = stream(2).uniform([-1, 0], [1, 3], (50, 2))
+    np.testing.assert_allclose(old.log_gating(contexts), base.log_gating(contexts), atol=1e-9)

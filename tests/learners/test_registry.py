@@ -160,6 +160,20 @@ def test_budgets_shrink_and_match(name: str) -> None:
         assert abs(matched.planned_episodes(space) - 123_456) <= 0.5 * getattr(full, "batch", 1)
 
 
+@pytest.mark.parametrize(
+    ("task", "preset"),
+    [(task, preset) for (task, kind), named in PRESETS.items() if kind == "svsl" for preset in named],
+)
+def test_every_preset_shrinks(task: str, preset: str) -> None:
+    full: Any = find_preset(task, "svsl", preset).settings
+    tenth = full.scaled(0.1, 1.0)
+    assert full.scaled(1.0, 0.5) == full
+    assert max(2, 0.05 * full.components) <= tenth.components <= max(2, 0.1 * full.components)
+    assert tenth.components % 2**tenth.splits == 0
+    assert tenth.iterations <= 0.11 * full.iterations or full.iterations < 50
+    assert tenth.closing_iterations <= max(5 + tenth.splits, 0.11 * full.closing_iterations)
+
+
 def test_a_smaller_gating_keeps_its_share_of_the_entropy() -> None:
     full = LaDiPSConfig(components=60, iterations=1000, gating_entropy=np.log(5))
     small = full.scaled(0.1, 0.0)

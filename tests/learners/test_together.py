@@ -8,7 +8,7 @@ import pytest
 from scipy.cluster.vq import kmeans2
 
 import helpers
-from helpers import advance, space_of
+from helpers import advance, assert_continues_bit_for_bit, space_of
 from svsl import Outcome, SvslError
 from svsl.learners.base import SearchSpace
 from svsl.learners.spreading import k_means, split_contexts, start_spread
@@ -109,16 +109,24 @@ def test_steps_begin_when_the_buffers_are_full_and_episodes_are_as_planned() -> 
 def test_interruption_at_any_point_changes_nothing() -> None:
     task = TwoSides()
     config = replace(TOGETHER, components=4, splits=1, closing_iterations=7, weight_iterations=3)
-    expected = helpers.trained(SVSL(config, space_of(task), stream(0)), task).state()
-    for steps in range(9):
-        learner = SVSL(config, space_of(task), stream(0))
-        for _ in range(steps):
-            if not learner.done:
-                advance(learner, task)
-        other = SVSL(config, space_of(task), stream(99))
-        other.restore(learner.state())
-        for name, value in helpers.trained(other, task).state().items():
-            np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    assert_continues_bit_for_bit(lambda seed: SVSL(config, space_of(task), stream(seed)), task)
+
+
+def test_every_split_happens_however_short_the_closing_stage() -> None:
+    task = TwoSides()
+    config = replace(TOGETHER, components=8, splits=3, closing_iterations=4)
+    learner, counts = SVSL(config, space_of(task), stream(0)), []
+    while not learner.done:
+        counts.append(len(learner._current))
+        advance(learner, task)
+    assert counts == [1, 2, 4, 8]
+    assert config.scaled(0.001, 1.0).closing_iterations == 4
+
+
+def test_deleted_components_are_missing_in_the_progress() -> None:
+    config = replace(TOGETHER, curriculum=True, components=6, splits=1, iterations=2, closing_iterations=4)
+    schedule = SVSL(config, space_of(TwoSides()), stream(0)).schedule
+    assert [schedule.closing_components(i, deleted=1) for i in range(4)] == [2, 2, 4, 4]
 
 
 def test_components_are_split_in_the_middle_of_their_contexts() -> None:
@@ -174,10 +182,12 @@ def test_halves_continue_from_the_expert_and_the_episodes_and_become_different()
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"splits": 2, "components": 4, "closing_iterations": 2},
+         r"splits: expected below closing_iterations \(2\), got 2"),
         ({"splits": 1}, "splits: expected 0 without a closing stage, got 1"),
         ({"splits": 2, "curriculum": False, "closing_iterations": 9, "components": 6},
-         "components: expected a multiple of 4 for the splits, got 6"),
-        ({"splits": 10**8, "curriculum": False, "closing_iterations": 9}, "components: expected a multiple of"),
+         "components: expected a multiple of 4, or splits 0, got 6"),
+        ({"splits": 10**7, "closing_iterations": 10**8}, "components: expected a multiple of"),
         ({"splits": -1}, "splits: expected at least 0, got -1"),
     ],
 )  # fmt: skip

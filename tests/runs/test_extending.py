@@ -219,6 +219,33 @@ def test_extending_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> No
     assert again.config.task_options == {"shift": 0.5}
 
 
+def test_a_library_that_started_together_is_extended_one_by_one() -> None:
+    """Its settings are the defaults, but for those that cannot be; frozen, the weights are what is left to learn."""
+    together = ["--no-curriculum", "--splits", "1", "--closing-iterations", "4", "--weight-iterations", "0"]
+    assert main(["train", "toys:Unimodal", *SMALL, *together, "--kl-gating", "0.02", "--out", "old"]) == 0
+    added = ["--components", "1", "--quiet", "--overwrite", "--out", "new"]
+    for freeze in (False, True):
+        assert main(["extend", "old", *added, *["--freeze"] * freeze]) == 0
+        settings = Run.open(Path("new")).config.settings
+        assert isinstance(settings, SVSLConfig)
+        assert (settings.curriculum, settings.splits, settings.closing_iterations) == (True, 0, 4)
+        assert settings.kl_gating == (None if freeze else 0.02)
+        assert settings.learns_weights == freeze
+        weights = Run.open(Path("new")).load_library().mixture.log_weights
+        assert len(weights) == 3
+
+
+def test_extending_a_library_with_a_learned_gating_does_not_lose_what_it_can() -> None:
+    """Of two halves of the box, one is bad in each component: their weights alone would send contexts to both."""
+    task = Bimodal()
+    config = replace(TINY, components=6, iterations=40, closing_iterations=60, kl_gating=0.02, alpha=0.01)
+    base = trained(task, config).mixture()
+    assert base is not None
+    extended = trained(task, replace(config, components=1, closing_iterations=5), base).mixture()
+    assert extended is not None
+    assert success(extended, task) > success(base, task) - 0.05
+
+
 def test_a_library_of_another_learner_is_extended(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--learner", "hireps", "--components", "3", "--iterations", "5", "--batch", "60", "--quiet"]
     assert main(["train", "toys:Unimodal", *flags, "--out", "other"]) == 0

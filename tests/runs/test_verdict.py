@@ -53,6 +53,12 @@ def test_missing_components_are_explained(deleted: int, kept: int, expected: str
     assert missing_components(finished(deleted), {"components": kept}) == expected
 
 
+def test_a_deleted_component_is_missing_as_often_as_it_would_have_been_split() -> None:
+    settings = SVSLConfig(components=12, splits=2, closing_iterations=9)
+    expected = "kept     8 of 12 components: 4 deleted as stuck"
+    assert missing_components(finished(1, settings), {"components": 8}) == expected
+
+
 def test_an_extended_library_counts_its_new_components() -> None:
     base = svsl.train(Unimodal(), components=4, iterations=3, weight_iterations=0)
     run = finished(0, extends=base)

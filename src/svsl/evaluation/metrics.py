@@ -210,7 +210,7 @@ def ways(repertoire: Repertoire) -> Array | None:
 
 
 def several_kinds(repertoire: Repertoire, kinds: int) -> BoolArray | None:
-    """Whether active components succeed in at least so many modes of each context: `(n,)`; None without modes."""
+    """Whether active components succeed in at least `kinds` modes of each context: `(n,)`; None without modes."""
     if repertoire.modes is None:
         return None
     successes = _per_mode(repertoire.success & is_active(repertoire.gating), repertoire.modes)

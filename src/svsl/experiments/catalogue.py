@@ -90,7 +90,7 @@ def _presets(task: str, seeds: int, *more: Arm, versatile_seeds: int | None = No
 
 _WITH_BALLS = ("learning", "contexts", "success", "balls", "modes")
 
-# both sweeps have the rest of the preset in common, except that weights are learned, as in the paper, and no gating
+# both sweeps have the rest of the preset in common, but learn weights, as in the paper, instead of the gating
 _WEIGHTS = {"kl_gating": None, "weight_iterations": 100, "beta_weight": 2.0}
 # the paper's only price of variety is alpha
 _ONE_PRICE = {**_WEIGHTS, "gamma": None, "distinguish_by": "parameters"}

@@ -16,7 +16,7 @@ import numpy as np
 from svsl.errors import SvslError
 from svsl.learners.base import Arrays, SearchSpace, require
 from svsl.learners.fixed_mixture import FixedMixtureConfig, FixedMixtureLearner
-from svsl.learners.gating import expected_values, gating_step, gating_unit, regated
+from svsl.learners.gating import expected_values, gating_step, gating_unit, with_gating_of
 from svsl.learners.surrogates import Quadratic, feature_count, fit_quadratic
 from svsl.learners.trust_region import gaussian_step
 from svsl.model.gaussians import Array, IntArray, LinearGaussian
@@ -136,7 +136,7 @@ class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
         entropy = self.config.gating_entropy
         least = min(np.log(len(mixture)), np.log(self.config.components / 2) if entropy is None else entropy)
         step = gating_step(mixture.log_gating(contexts), expected, self.config.kl_gating, least)
-        gated = regated(mixture, values, self._unit, step)
+        gated = with_gating_of(mixture, values, self._unit, step, contexts)
         return self.drop_unused(gated, np.exp(gated.log_gating(contexts)).mean(axis=0))[0]
 
     def state(self) -> Arrays:

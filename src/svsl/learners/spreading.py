@@ -26,8 +26,8 @@ def start_spread(count: int, config: SVSLConfig, space: SearchSpace, rng: np.ran
 def split_contexts(mixture: Mixture, space: SearchSpace, rng: np.random.Generator) -> tuple[LinearGaussian, Array]:
     """Returns the context distributions of two halves of each component, and the logarithms of their shares.
 
-    They are clusters of the uniform contexts that the gating gives to the component, those of the same component side
-    by side, and the shares are those of all contexts. A component that hardly gets any is doubled instead.
+    They are clusters of the uniform contexts that the gating gives to the component. Halves of a component are
+    adjacent; shares are fractions of all contexts. A component with too few contexts is duplicated.
     """
     points = uniform_contexts(space, _POINTS * len(mixture), rng)
     owners = mixture.sample_components(points, rng)
@@ -64,7 +64,7 @@ def k_means(points: Array, count: int, rng: np.random.Generator) -> tuple[float,
         labels = squared.argmin(axis=1)
         for empty in np.flatnonzero(np.bincount(labels, minlength=count) == 0):  # takes the worst point
             worst = squared.min(axis=1).argmax()
-            labels[worst], squared[worst] = empty, 0.0
+            labels[worst], squared[worst] = empty, -np.inf
         sums = np.stack([np.bincount(labels, weights=column, minlength=count) for column in points.T], axis=1)
         centres = sums / np.bincount(labels, minlength=count)[:, None]
     return float(((points - centres[labels]) ** 2).sum(axis=1).mean()), labels

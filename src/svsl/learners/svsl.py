@@ -1,9 +1,10 @@
 """SVSL: versatile skill libraries by local mixtures of experts (Celik et al., CoRL 2021, Algorithm 1).
 
-Components are added one at a time. Each one is trained by trust-region steps on quadratic models of the return,
-augmented by how responsible the component is for a sample: contexts that others already cover pay less. At the end the
-component weights, uniform until then, are learned and light components are removed. A learner may also start with the
-components of a finished library and add to them.
+Components are added one at a time, or start together. Each one is trained by trust-region steps on quadratic models of
+the return, augmented by how responsible the component is for a sample: contexts that others already cover pay less. A
+closing stage may train them all on uniform contexts, split them, and learn which contexts go to which. Otherwise the
+component weights, uniform until then, are learned at the end and light components are removed. A learner may also start
+with the components of a finished library and add to them.
 """
 
 from dataclasses import replace
@@ -30,7 +31,7 @@ from svsl.tasks.base import uniform_contexts
 Stage = Literal["fill", "context", "expert", "weights", "done", "closing", "start"]  # checkpoints store the position
 _STAGES = get_args(Stage)
 _CLOSING_TESTS = 8  # tests during the closing stage
-_TESTS_TOGETHER = 24  # the same without a curriculum, where it is all there is
+_TESTS_TOGETHER = 24  # the same without a curriculum, where the closing stage is the whole training
 _FAILURES = 0.25  # share of the tested contexts, those with the lowest returns, near which a component may start
 
 
@@ -54,10 +55,11 @@ class SVSL:
         base: Mixture | None = None,
         freeze: bool = False,
     ) -> None:
-        config = replace(config, kl_gating=None) if freeze else config  # it would move their context distributions
         self.config, self.space, self.rng = config.resolved(space), space, rng
         require(config.curriculum or base is None, "curriculum", "True, to extend a library", config.curriculum)
         require(config.splits == 0 or base is None, "splits", "0, to extend a library", config.splits)
+        # gating steps move all context distributions
+        require(not (freeze and config.kl_gating), "kl_gating", "None, to keep the base as it is", config.kl_gating)
         if base is not None and base.expert_degree != config.expert_degree:
             require(base.expert_degree == 1, "expert_degree", "2, as in the library to extend", config.expert_degree)
             base = base.with_quadratic_experts()
@@ -71,6 +73,7 @@ class SVSL:
         self.milestone = 0  # finished components, plus one after the weight update; the base counts as one component
         self.failed_steps, self.deleted = 0, 0
         self._mixture = base
+        self._base_log_weights = base.log_weights if base is not None else np.zeros(0)
         self._asked: Proposal | None = None
         self._runs_outside = space.scores_outside and not config.reject_outside
         self._behaviour_models = BehaviourModels()
@@ -154,7 +157,7 @@ class SVSL:
 
     @property
     def done(self) -> bool:
-        """Whether the weights are learned and the light components removed."""
+        """Whether all stages are over."""
         return self.stage == "done"
 
     @property
@@ -162,7 +165,9 @@ class SVSL:
         """Progress of training."""
         recent = self.expert_buffer.mean_returns()
         closing = self.config.closing_iterations > 0 and self.stage in ("closing", "weights", "done")
-        components = self.schedule.closing_components(self.iteration) - self.base if closing else self.schedule.added
+        components = self.schedule.added
+        if closing:  # deleted ones are not split
+            components = self.schedule.closing_components(self.iteration, self.deleted) - self.base
         return Progress(
             component=components if closing else self.component,
             components=components,
@@ -176,7 +181,7 @@ class SVSL:
         )
 
     def mixture(self) -> Mixture | None:
-        """Returns the finished components; their weights are uniform until the last update."""
+        """Returns the finished components; their weights are uniform until they are learned."""
         if self.stage in ("start", "closing", "weights", "done"):
             return self._mixture
         trained = len(self._current) - (len(self._current) > self.base)
@@ -225,7 +230,7 @@ class SVSL:
         return np.arange(self.frozen if self.iteration % self.config.finetune_every == 0 else count - 1, count)
 
     def _start_together(self) -> None:
-        """Adds all components, and goes on to the closing stage."""
+        """Adds all components, and starts the closing stage."""
         count = self.schedule.closing_components(0)
         for _ in range(count):
             self.context_buffer.append_component()
@@ -266,7 +271,10 @@ class SVSL:
             contexts, experts = svsl_steps.start_at_random(self.config, self.space, self.rng, target)
         if self._mixture is not None:
             contexts, experts = self._mixture.contexts.append(contexts), self._mixture.experts.append(experts)
-        self._mixture = Mixture(np.full(len(contexts), 0.0 - np.log(len(contexts))), contexts, experts)
+        uniform = 0.0 - np.log(len(contexts))
+        base_log_weights = self._base_log_weights + (np.log(self.base) if self.base else 0.0) + uniform
+        added = np.full(len(contexts) - self.base, uniform)
+        self._mixture = Mixture(np.concatenate([base_log_weights, added]), contexts, experts)
         self.context_buffer.append_component()
         self.expert_buffer.append_component()
         self.stage, self.iteration = "fill", 0
@@ -347,7 +355,8 @@ class SVSL:
         self._update_experts(ready, replace(self.config, kl_expert=self.config.kl_closing))
         if self.config.kl_gating is not None:
             known = self._current, self.expert_buffer, self.config, self._likelihood
-            self._mixture = svsl_steps.gating_update(*known, self.space, self.rng)
+            self._mixture, failed = svsl_steps.gating_update(*known, self.space, self.rng)
+            self.failed_steps += failed
         self.iteration += 1
         last = self.iteration == self.config.closing_iterations
         tests = _CLOSING_TESTS if self.config.curriculum else _TESTS_TOGETHER
@@ -360,7 +369,7 @@ class SVSL:
     def _split(self) -> None:
         """Splits every component into two, which share its expert, its episodes and its weight.
 
-        Weights that belong to a learned gating become the shares of the contexts.
+        The weights of a learned gating become the shares of the contexts.
         """
         contexts, log_shares = split_contexts(self._current, self.space, self.rng)
         pairs = np.arange(2 * len(self._current)) // 2

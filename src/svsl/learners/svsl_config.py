@@ -26,7 +26,7 @@ class SVSLConfig(LearnerConfig):
     old_names: ClassVar = {"fresh": "from_scratch", "seeded_iterations": "warm_start_iterations"}
 
     components: int = 20
-    """Components to add, one after the other (the paper's N)."""
+    """Components at the end, if none is removed (the paper's N): added one after the other, or split from fewer."""
     iterations: int = 350
     """Training iterations of each new component (K)."""
     curriculum: bool = True
@@ -34,7 +34,7 @@ class SVSLConfig(LearnerConfig):
     spread evenly over the box, and learn in the closing stage only, on uniform contexts from the first episode on."""
     splits: int = 0
     """How often, in equal parts of the closing stage, every component is split into two, which continue from its expert
-    and its episodes, each in one half of its contexts. So the components before are fewer."""
+    and its episodes, each in one half of its contexts. Training starts with `components / 2**splits`."""
     finetune_every: int = 50
     """Iterations between two updates of all components instead of only the newest (H)."""
     alpha: float = 1e-3
@@ -63,16 +63,16 @@ class SVSLConfig(LearnerConfig):
     min_weight: float = 1e-6
     """Components whose final weight is below this are removed."""
     closing_iterations: int = 0
-    """Iterations of a closing stage before the weights are learned: experts are trained on uniform contexts, each on
-    those that the gating gives it, so that they fit where they are used."""
+    """Iterations of a closing stage at the end: experts are trained on uniform contexts, each on those that the gating
+    gives it, so that they fit where they are used. Weights are learned after it."""
     closing_batch: int = 40
     """New episodes per component and iteration of the closing stage, on average."""
     kl_closing: float = 0.02
     """KL bound of an expert's step in the closing stage."""
     kl_gating: float | None = None
     """Bound on the expected KL divergence of a gating step after each iteration of the closing stage. These steps send
-    each context to the components that are better there, take no episodes of their own, and replace the weight updates.
-    Default: none."""
+    each context to the components that are better there and take no episodes of their own. They replace the weight
+    updates: `weight_iterations`, `beta_weight` and `min_weight` have no effect. Default: none."""
     context_batch: int | None = None
     """New episodes per context step; default 0.6 times 1.5 times the features of a quadratic in the context."""
     expert_batch: int | None = None
@@ -128,8 +128,10 @@ class SVSLConfig(LearnerConfig):
         closing = self.curriculum or self.closing_iterations > 0
         require(closing, "closing_iterations", "at least 1 without a curriculum", self.closing_iterations)
         require(self.closing_iterations > 0 or not self.splits, "splits", "0 without a closing stage", self.splits)
+        most = max(0, self.closing_iterations - 1)
+        require(self.splits <= most, "splits", f"below closing_iterations ({self.closing_iterations})", self.splits)
         parts = 2 ** min(self.splits, 30)
-        require(self.components % parts == 0, "components", f"a multiple of {parts} for the splits", self.components)
+        require(self.components % parts == 0, "components", f"a multiple of {parts}, or splits 0", self.components)
         require(0 <= self.min_weight < 1, "min_weight", "at least 0 and below 1", self.min_weight)
 
     @property
@@ -139,7 +141,9 @@ class SVSLConfig(LearnerConfig):
 
     @property
     def warning(self) -> str | None:
-        """Whether the weights would throw away components that the context distributions were trained to keep."""
+        """What is likely a mistake: settings without effect, or weights that throw away what was trained."""
+        if self.kl_gating and not self.closing_iterations:
+            return "kl_gating has no effect without a closing stage: set closing_iterations"
         if self.beta_weight is None or self.beta_weight >= self.beta or not self.learns_weights:
             return None
         return (
@@ -158,11 +162,12 @@ class SVSLConfig(LearnerConfig):
 
     def scaled(self, scale: float, power: float) -> Self:
         """Returns the settings of a smaller run."""
-        parts = 2**self.splits
-        components = parts * shrunk(self.components // parts, scale, -(-2 // parts))
+        components = shrunk(self.components, scale, 2)
+        splits = min(self.splits, components.bit_length() - 1)
+        components -= components % 2**splits
         iterations = shrunk(self.iterations, scale, 5, power)
-        closing = shrunk(self.closing_iterations, scale, min(5, self.closing_iterations), power)
-        return replace(self, components=components, iterations=iterations, closing_iterations=closing)
+        closing = shrunk(self.closing_iterations, scale, min(5 + splits, self.closing_iterations), power)
+        return replace(self, components=components, splits=splits, iterations=iterations, closing_iterations=closing)
 
     def with_budget(self, episodes: float) -> Self:
         """Returns the settings unchanged: the number of components sets the budget, which other learners match."""
@@ -177,6 +182,8 @@ class SVSLConfig(LearnerConfig):
         buffer = self.buffer if self.buffer is not None else int(1.5 * features)
         least, what = (1 + dim + inputs, "linear terms") if self.shrinkage else (features, "features")
         require(buffer >= least, "buffer", f"at least the {least} {what} of the expert's model", buffer)
+        least = feature_count(dim_context) if self.kl_gating and self.closing_iterations else 0
+        require(buffer >= least, "buffer", f"at least the {least} features of a gating step's model", buffer)
 
         def vector(name: str, share: float = 0.0) -> tuple[float, ...]:
             value = getattr(self, name)
@@ -236,9 +243,9 @@ class Schedule:
         parts = self.config.splits + 1
         return min(iteration * parts // self.config.closing_iterations, parts - 1) if parts > 1 else 0
 
-    def closing_components(self, iteration: int) -> int:
-        """Returns the components that draw episodes after this iteration of the closing stage."""
-        return (self.base + self.added) << self._splits_until(iteration)
+    def closing_components(self, iteration: int, deleted: int = 0) -> int:
+        """Returns the components that draw episodes after this iteration, if so many were deleted before the stage."""
+        return (self.base + self.added - deleted) << self._splits_until(iteration)
 
     def warm_starts(self, component: int) -> bool:
         """Returns whether a component, numbered from 1, starts from a stored episode."""

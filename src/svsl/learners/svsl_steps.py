@@ -10,7 +10,7 @@ import numpy as np
 
 from svsl.learners.base import SearchSpace
 from svsl.learners.buffer import ReplayBuffer
-from svsl.learners.gating import expected_values, gating_unit, priced_gating_step, regated
+from svsl.learners.gating import expected_values, gating_unit, priced_gating_step, with_gating_of
 from svsl.learners.outside import score_outside
 from svsl.learners.surrogates import fit_quadratic
 from svsl.learners.svsl_config import SVSLConfig
@@ -184,29 +184,31 @@ def gating_update(
     likelihood: Likelihood,
     space: SearchSpace,
     rng: np.random.Generator,
-) -> Mixture:
+) -> tuple[Mixture, int]:
     """Makes a step of the gating `pi(o|c)` on the experts' targets plus `alpha H[expert]`, with a bonus for entropy.
 
     The bonus is `gamma`. What a component is worth in a context is a quadratic fitted to its episodes. One whose buffer
-    is not full yet is worth what the others are on average, so that its share stays as it is.
+    is not full yet, or whose model is not finite, is worth what the others are on average, so that its share stays as
+    it is. Also returns how many models were not finite.
     """
-    index = np.flatnonzero(buffer.full(np.arange(len(mixture))))
-    if not len(index):
-        return mixture
+    full = np.flatnonzero(buffer.full(np.arange(len(mixture))))
+    if not len(full):
+        return mixture, 0
     assert config.kl_gating is not None
-    unit, contexts = gating_unit(space), buffer.contexts[index]
-    targets = _expert_targets(mixture, buffer, index, config, likelihood)
-    targets = targets + config.alpha * mixture.experts.entropy[index][:, None]
-    own = fit_quadratic(unit.select(np.zeros(len(index), np.intp)), contexts[:, :, :0], contexts, targets)
-    together = contexts.reshape(1, -1, contexts.shape[2])
-    shared = fit_quadratic(unit, together[:, :, :0], together, targets.reshape(1, -1))
-    values = shared.select(np.zeros(len(mixture), np.intp)).replace(index, own)
+    unit, contexts = gating_unit(space), buffer.contexts[full]
+    targets = _expert_targets(mixture, buffer, full, config, likelihood)
+    targets = targets + config.alpha * mixture.experts.entropy[full][:, None]
+    own = fit_quadratic(unit.select(np.zeros(len(full), np.intp)), contexts[:, :, :0], contexts, targets)
     points = uniform_contexts(space, _GATING_CONTEXTS, rng)
-    expected = expected_values(values, unit, points)
-    if not np.isfinite(expected).all():
-        return mixture
-    step = priced_gating_step(mixture.log_gating(points), expected, config.kl_gating, config.distinction_price)
-    return regated(mixture, values, unit, step)
+    finite = np.isfinite(expected_values(own, unit, points)).all(axis=0)
+    if not finite.any():
+        return mixture, len(full)
+    together = contexts[finite].reshape(1, -1, contexts.shape[2])
+    shared = fit_quadratic(unit, together[:, :, :0], together, targets[finite].reshape(1, -1))
+    values = shared.select(np.zeros(len(mixture), np.intp)).replace(full[finite], own.select(np.flatnonzero(finite)))
+    log_gating, expected = mixture.log_gating(points), expected_values(values, unit, points)
+    step = priced_gating_step(log_gating, expected, config.kl_gating, config.distinction_price)
+    return with_gating_of(mixture, values, unit, step, points), int((~finite).sum())
 
 
 def _expert_targets(

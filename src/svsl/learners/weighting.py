@@ -82,10 +82,8 @@ def learn_weights(
 ) -> Array:
     """Returns the log weights `(K,)` after all weight updates; arguments as for `WeightRewards`."""
     assert config.beta_weight is not None
-    rewards, log_weights = (
-        WeightRewards(config, mixture, owners, contexts, returns, log_likelihood),
-        mixture.log_weights,
-    )
+    rewards = WeightRewards(config, mixture, owners, contexts, returns, log_likelihood)
+    log_weights = mixture.log_weights
     for _ in range(config.weight_iterations):
         log_weights = categorical_step(log_weights, rewards(log_weights), config.beta_weight, config.kl_weight)
     return log_weights

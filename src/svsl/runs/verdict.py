@@ -47,7 +47,8 @@ def missing_components(run: Run, numbers: Mapping[str, float | None]) -> str | N
     if asked is None or kept is None or not rows:
         return None
     base = len(run.load_base() or ())
-    kept, deleted = int(kept) - base, int(rows[-1].get("deleted", 0))
+    parts = 2 ** getattr(run.config.settings, "splits", 0)  # a deleted component would have been split
+    kept, deleted = int(kept) - base, parts * int(rows[-1].get("deleted", 0))
     if kept >= asked:
         return None
     light = asked - kept - deleted

@@ -17,15 +17,19 @@ _COMPONENTS = 10  # added by default
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(NewRunOptions, TaskFlags):
+class _Freeze:
+    freeze: Switch = False
+    """Keep the experts and context distributions of the old components; only their weights are learned again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(NewRunOptions, TaskFlags, _Freeze):
     """Add components to a finished library, also on a changed task."""
 
     out: Path | None = None
     """Run folder of the extended library (default: the old one's name with -extended)."""
     seed: int | None = None
     """Seed of all randomness in the run (default: that of the library)."""
-    freeze: Switch = False
-    """Keep the experts and context distributions of the old components; only their weights are learned again."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,6 +57,9 @@ def main(args: list[str]) -> int:
     assert isinstance(settings, SVSLConfig)
     description = f"Adds components to the library of {source}, on {old.task} as it was or changed."
     own_settings = replace(settings, components=_COMPONENTS, curriculum=True, splits=0)  # one after the other
+    if parse_known(_Freeze, flags, f"svsl extend {source}").freeze:
+        weight_iterations = settings.weight_iterations or SVSLConfig.weight_iterations
+        own_settings = replace(own_settings, kl_gating=None, weight_iterations=weight_iterations)
     kind = training_flags(Options(), own_settings, old.task, old.task_options, description)
     options = parse(kind, flags, f"svsl extend {source}", settings.old_names)
     run: Options = options.run
