@@ -47,6 +47,8 @@ RUNS = {
     "--closing-iterations 20 --start-tests 10 --from-scratch 2 --kl-gating None --weight-iterations 100",
     "svsl-gating": "planar-reacher --preset versatile --components 4 --iterations 30 --finetune-every 10 "
     "--closing-iterations 20",
+    "together": "planar-reacher --preset versatile --components 8 --no-curriculum --splits 2 --expert-degree 2 "
+    "--shrinkage 10 --closing-iterations 40",
     "hireps": "planar-reacher --learner hireps --components 6 --iterations 40 --batch 400",
     "ladips": "planar-reacher --learner ladips --components 4 --gating-entropy 0.5 --iterations 20 --batch 300",
     "ppo": "reacher5 --learner ppo --episodes 100",
