@@ -60,7 +60,7 @@ def test_a_bound_that_does_not_bind_leaves_the_softmax_of_the_price() -> None:
     log_q, expected = log_normalised(rng.standard_normal((5, 3))), rng.standard_normal((5, 3))
     step = priced_gating_step(log_q, expected, 100.0, 0.7)
     ours = log_normalised(step.keep * log_q + step.gain * expected)
-    np.testing.assert_allclose(ours, log_normalised(expected / 0.7), atol=1e-3)
+    np.testing.assert_allclose(ours, log_normalised(expected / 0.7), atol=1e-2)
 
 
 def filled_buffer(mixture: Mixture, size: int, returns: Array, rng: np.random.Generator) -> ReplayBuffer:
@@ -156,39 +156,48 @@ def test_a_mixture_has_the_gating_of_its_step() -> None:
     expected, old = expected_values(values, unit, contexts), mixture.log_gating(contexts)
     np.testing.assert_allclose(expected[:, 1], 2 * contexts[:, 0] ** 2, atol=1e-6)
     step = priced_gating_step(old, expected, 0.05, 0.1)
-    uniform = np.linspace(-1, 1, 1001)[:, None]
-    after = with_gating_of(mixture, values, unit, step, uniform)
+    after = with_gating_of(mixture, values, unit, step)
     np.testing.assert_allclose(
         after.log_gating(contexts), log_normalised(step.keep * old + step.gain * expected), atol=1e-9
     )
     assert after.experts is mixture.experts
-    weights, means = np.exp(after.log_weights), after.contexts.bias[:, 0]
-    assert weights.sum() == pytest.approx(1)
-    assert weights @ means == pytest.approx(0, abs=1e-6)  # the contexts have the moments of uniform ones
-    assert weights @ (means**2 + after.contexts.cov[:, 0, 0]) == pytest.approx((uniform**2).mean(), rel=1e-6)
+    assert after.contexts.chol.max() == pytest.approx(0.5)  # a quarter of the box
 
 
-@pytest.mark.parametrize("dim", [1, 2, 4])
-def test_contexts_and_weights_stay_near_the_box_however_sharp_the_gating(dim: int) -> None:
-    """After many steps in the same direction, of convex and concave returns."""
-    rng, count = stream(9), 6
+@pytest.mark.parametrize("common", [0.0, 1e3])
+def test_a_mixture_has_its_gating_after_many_steps_whatever_the_components_share(common: float) -> None:
+    """A shared term cancels, but a large one would drown the differences; some components are beaten everywhere."""
+    rng, count, dim, gain = stream(9), 6, 2, 10.0
     space = SearchSpace(-np.ones(dim), np.ones(dim), np.zeros(1), np.eye(1))
-    unit, uniform = gating_unit(space), rng.uniform(-1, 1, (2000, dim))
+    unit, contexts = gating_unit(space), rng.uniform(-1, 1, (500, dim))
     curvature = rng.standard_normal((count, dim, dim))
-    slope = rng.standard_normal((count, dim, 1))
-    values = Quadratic(curvature + curvature.transpose(0, 2, 1), slope, np.ones((count, 1, 1)), np.zeros(count))
+    curvature = curvature + curvature.transpose(0, 2, 1)
+    slope, level = rng.standard_normal((count, dim, 1)), 3 * rng.standard_normal(count)
+    own = Quadratic(curvature, slope, np.ones((count, 1, 1)), level)
+    shared = Quadratic(curvature + common * np.eye(dim), slope + 2 * common, np.ones((count, 1, 1)), level - 3 * common)
     everywhere = LinearGaussian.unconditional(np.zeros((count, dim)), np.tile(np.eye(dim), (count, 1, 1)))
     experts = LinearGaussian.build(np.zeros((count, 1, dim)), np.zeros((count, 1)), np.ones((count, 1, 1)))
     mixture = Mixture(np.full(count, -np.log(count)), everywhere, experts)
-    for _ in range(100):
-        mixture = with_gating_of(mixture, values, unit, GatingStep(1.0, 0.1, 0.0, 0.0), uniform)
-    gating = np.exp(log_normalised(10 * expected_values(values, unit, uniform)))
-    np.testing.assert_allclose(np.exp(mixture.log_gating(uniform)), gating, atol=1e-6)
-    weights, means = np.exp(mixture.log_weights), mixture.contexts.bias
-    second = np.einsum("k,kij->ij", weights, mixture.contexts.cov + means[:, :, None] * means[:, None])
-    np.testing.assert_allclose(weights @ means, uniform.mean(axis=0), atol=1e-4)
-    np.testing.assert_allclose(second, uniform.T @ uniform / 2000, atol=1e-4)
-    assert np.abs(means[weights > 0.01]).max() < 2
+    for _ in range(20):
+        mixture = with_gating_of(mixture, shared, unit, GatingStep(1.0, gain / 20, 0.0, 0.0))
+    gating = np.exp(log_normalised(gain * expected_values(own, unit, contexts)))
+    assert gating.max(axis=0).min() < 1e-6, "one of them is never used"
+    np.testing.assert_allclose(np.exp(mixture.log_gating(contexts)), gating, atol=1e-8)
+
+
+def test_a_step_moves_the_gating_by_its_bound_while_few_buffers_are_full() -> None:
+    """Then nearly all are worth the same, and a tiny price still moves the gating, by a large gain."""
+    rng, mixture = stream(10), two_components()
+    buffer = filled_buffer(mixture, 40, np.zeros((2, 40)), rng)
+    buffer.returns[0] = -20 * buffer.contexts[0, :, 0] ** 2 + rng.standard_normal(40)
+    buffer.filled[1] = 0
+    config = replace(CONFIG, alpha=0.0, gamma=1e-6, auxiliary=False, kl_gating=0.002)
+    contexts = rng.uniform(-1, 1, (2000, 1))
+    for _ in range(10):
+        after, _ = gating_update(mixture, buffer, config, lambda *episodes: np.zeros((1, 2)), LINE, rng)
+        new, old = after.log_gating(contexts), mixture.log_gating(contexts)
+        assert (np.exp(new) * (new - old)).sum(axis=1).mean() < 0.003
+        mixture = after
 
 
 def test_the_closing_stage_sends_contexts_to_the_better_components() -> None:
@@ -252,16 +261,12 @@ def test_frozen_components_take_no_gating_steps() -> None:
         SVSL(CONFIG, space_of(Unimodal()), stream(0), base, freeze=True)
 
 
-def test_an_extended_library_keeps_the_gating_it_had() -> None:
-    """A new component gets an equal share of the weight; among the old ones nothing changes."""
+def test_new_components_get_equal_shares_and_the_old_ones_keep_theirs() -> None:
     task = Unimodal()
-    base = helpers.trained(SVSL(CONFIG, space_of(task), stream(0)), task).mixture()
-    assert base is not None
-    assert not np.allclose(base.log_weights, base.log_weights[0], atol=0.1)
-    learner = SVSL(replace(CONFIG, from_scratch=1), space_of(task), stream(1), base)
-    while len(learner._current) == 3:
-        advance(learner, task)
-    before, old = learner._current, learner._current.select(np.arange(3))
-    assert np.exp(before.log_weights[3]) == pytest.approx(1 / 4)
-    contexts = stream(2).uniform([-1, 0], [1, 3], (50, 2))
-    np.testing.assert_allclose(old.log_gating(contexts), base.log_gating(contexts), atol=1e-9)
+    base = replace(helpers.random_mixture(stream(1), 3, 2, 3), log_weights=np.log([0.7, 0.3, 1e-300]))
+    learner = SVSL(replace(CONFIG, components=2, iterations=2), space_of(task), stream(1), base)
+    for count in (4, 5):
+        while len(learner._current) < count:
+            advance(learner, task)
+        expected = np.concatenate([3 * np.exp(base.log_weights), np.ones(count - 3)]) / count
+        np.testing.assert_allclose(np.exp(learner._current.log_weights), expected, rtol=1e-9)

@@ -37,7 +37,7 @@ class Episodes:
     def naive_rewards(self, log_weights: Array, auxiliary: bool = True, stride: int = 1) -> Array:
         components, n = components_of(self.mixture), len(self.owners)
         gating = reference.log_gating(components, log_weights, self.contexts)
-        drawn_gating = reference.log_gating(components, self.mixture.log_weights, self.contexts)
+        drawn_gating = reference.log_gating(components, np.zeros(len(components)), self.contexts)  # equally many
         responsibility = reference.log_responsibilities(components, log_weights, self.contexts, self.parameters)
         rewards = np.zeros(len(components))
         for o, component in enumerate(components):

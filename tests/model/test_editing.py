@@ -13,7 +13,7 @@ from svsl import SkillLibrary, SvslError
 from svsl.cli import main
 from svsl.evaluation.metrics import Repertoire
 from svsl.evaluation.pruning import needed_components
-from svsl.model.editing import heavy_components, merge, select
+from svsl.model.editing import by_use, heavy_components, merge, select
 from svsl.model.gaussians import LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import stream
@@ -85,6 +85,35 @@ def test_expected_success_must_not_fall_unless_tolerated() -> None:
     gating, success = [[0.6, 0.4], [0.4, 0.6]], [[1, 0], [0, 1]]
     np.testing.assert_array_equal(needed_components(repertoire_of(gating, success)), [0, 1])
     assert len(needed_components(repertoire_of(gating, success), tolerance=0.5)) == 1
+
+
+def test_context_distributions_by_use_have_the_moments_of_the_contexts_that_components_get() -> None:
+    """Of a logistic gating `1 / (1 + exp(-a c))` on [-1, 1], in a second dimension of [2, 6] as well, by quadrature."""
+    slope = 4.0
+    means = np.array([[-100 * slope, 0.0], [100 * slope, 0.0]]) / 2  # far outside: only their difference counts
+    contexts = LinearGaussian.unconditional(means, np.tile(10 * np.eye(2), (2, 1, 1)))
+    mixture = replace(random_mixture(stream(1), 2, 2, 3), contexts=contexts, log_weights=np.log([0.5, 0.5]))
+    grid = np.linspace(-1, 1, 20_001)
+    gating = 1 / (1 + np.exp(-slope * grid))
+    np.testing.assert_allclose(np.exp(mixture.log_gating(np.column_stack([grid, grid])))[:, 1], gating, rtol=1e-9)
+    library = SkillLibrary(mixture, np.array([-1.0, 2.0]), np.array([1.0, 6.0]))
+    used = by_use(library).mixture
+    mean = (gating * grid).sum() / gating.sum()
+    variance = (gating * (grid - mean) ** 2).sum() / gating.sum()
+    np.testing.assert_allclose(used.contexts.bias, [[-mean, 4], [mean, 4]], atol=0.03)
+    np.testing.assert_allclose(used.contexts.cov, [np.diag([variance, 16 / 12])] * 2, atol=0.05)
+    np.testing.assert_allclose(np.exp(used.log_weights), 0.5, atol=0.01)
+    points = np.random.default_rng(1).uniform([-1, 2], [1, 6], (500, 2))
+    moved = np.abs(np.exp(used.log_gating(points)) - np.exp(mixture.log_gating(points))).max(axis=1)
+    assert moved.mean() < 0.03
+    np.testing.assert_array_equal(used.experts.bias, mixture.experts.bias)
+
+
+def test_by_use_a_component_without_contexts_has_no_weight_but_a_place() -> None:
+    mixture = replace(random_mixture(stream(1), 3, 2, 3), log_weights=np.array([0.0, -np.inf, -np.inf]))
+    used = by_use(SkillLibrary(mixture, -np.ones(2), np.ones(2))).mixture
+    np.testing.assert_allclose(np.exp(used.log_weights), [1, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(used.contexts.bias, np.zeros((3, 2)), atol=0.05)
 
 
 def test_merged_weights_are_in_proportion_and_steps_do_not_matter() -> None:

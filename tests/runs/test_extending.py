@@ -14,6 +14,7 @@ from svsl.learners.base import Arrays, Training
 from svsl.learners.episodic import EpisodicTraining
 from svsl.learners.svsl import SVSL
 from svsl.learners.svsl_config import SVSLConfig
+from svsl.model.editing import by_use
 from svsl.model.mixture import Mixture
 from svsl.model.random import stream
 from svsl.runs.config import RunConfig
@@ -235,15 +236,19 @@ def test_a_library_that_started_together_is_extended_one_by_one() -> None:
         assert len(weights) == 3
 
 
-def test_extending_a_library_with_a_learned_gating_does_not_lose_what_it_can() -> None:
-    """Of two halves of the box, one is bad in each component: their weights alone would send contexts to both."""
-    task = Bimodal()
-    config = replace(TINY, components=6, iterations=40, closing_iterations=60, kl_gating=0.02, alpha=0.01)
-    base = trained(task, config).mixture()
+def test_a_library_with_a_learned_gating_is_extended_by_what_its_components_are_used_for() -> None:
+    gating = ["--closing-iterations", "30", "--kl-gating", "0.05", "--weight-iterations", "0"]
+    assert main(["train", "toys:Unimodal", *SMALL, "--components", "5", *gating, "--out", "old"]) == 0
+    assert main(["extend", "old", "--components", "1", "--quiet", "--out", "new"]) == 0
+    old, base = Run.open(Path("old")).load_library(), Run.open(Path("new")).load_base()
     assert base is not None
-    extended = trained(task, replace(config, components=1, closing_iterations=5), base).mixture()
-    assert extended is not None
-    assert success(extended, task) > success(base, task) - 0.05
+    start = base.mixture
+    used = by_use(old).mixture
+    np.testing.assert_allclose(start.contexts.bias, used.contexts.bias)
+    np.testing.assert_allclose(start.log_weights, used.log_weights)
+    np.testing.assert_array_equal(start.experts.bias, old.mixture.experts.bias)
+    assert ((start.contexts.bias > old.context_low) & (start.contexts.bias < old.context_high)).all()
+    assert not np.allclose(start.contexts.bias, old.mixture.contexts.bias, atol=0.01)
 
 
 def test_a_library_of_another_learner_is_extended(capsys: pytest.CaptureFixture[str]) -> None:

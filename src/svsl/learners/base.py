@@ -127,6 +127,11 @@ class LearnerConfig(ABC):
         """Whether a last stage learns the component weights, after all components are trained."""
         return False
 
+    @property
+    def learns_gating(self) -> bool:
+        """Whether the gating is learned as a whole, so that context distributions and weights alone mean nothing."""
+        return False
+
     @abstractmethod
     def planned_episodes(self, space: SearchSpace) -> int:
         """Returns the episodes a run asks for."""

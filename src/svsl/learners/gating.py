@@ -14,8 +14,7 @@ from svsl.model.gaussians import LOG_2PI, Array, LinearGaussian
 from svsl.model.mixture import Mixture, log_normalised, logsumexp
 
 _LOG_MULTIPLIERS = (-12.0, 12.0)  # range of the multipliers, for expected returns of unit scale
-_NEWTON_STEPS, _NEWTON_TOLERANCE = 100, 1e-12
-_SIZES = 0.5 ** np.arange(30)  # of a Newton step
+_LEAST_LOG_ETA = -7.0  # the bound does not stop a gating that is nearly deterministic from growing without end
 
 
 def gating_unit(space: SearchSpace) -> LinearGaussian:
@@ -68,8 +67,12 @@ def gating_step(log_gating: Array, expected: Array, kl_bound: float, least_entro
     kl, entropy = _measures(_solution(log_q, advantages, eta, omega)[0], log_q)
     if kl <= 1.01 * kl_bound:
         return GatingStep(eta / (eta + omega), 1 / (scale * (eta + omega)), kl, entropy)
+
     # the required entropy is out of reach: flatten the gating as far as the trust region allows
-    keep = brentq(lambda keep: _measures(log_normalised(keep * log_q), log_q)[0] - kl_bound, 0.0, 1.0)
+    def excess(keep: float) -> float:
+        return _measures(log_normalised(keep * log_q), log_q)[0] - kl_bound
+
+    keep = brentq(excess, 0.0, 1.0) if excess(0.0) > 0 else 0.0
     return GatingStep(keep, 0.0, *_measures(log_normalised(keep * log_q), log_q))
 
 
@@ -86,8 +89,7 @@ def priced_gating_step(log_gating: Array, expected: Array, kl_bound: float, pric
     def excess(log_eta: float) -> float:
         return _measures(solution(log_eta), log_q)[0] - kl_bound
 
-    low, high = _LOG_MULTIPLIERS
-    high += np.log1p(price / scale)  # against a price that dwarfs the differences
+    low, high = _LEAST_LOG_ETA, _LOG_MULTIPLIERS[1] + np.log1p(price / scale)  # the price may dwarf the differences
     log_eta = low if excess(low) <= 0 else high if excess(high) > 0 else brentq(excess, low, high)
     total = np.exp(log_eta) + price / scale
     return GatingStep(np.exp(log_eta) / total, 1 / (scale * total), *_measures(solution(log_eta), log_q))
@@ -115,14 +117,11 @@ def _measures(log_pi: Array, log_q: Array) -> tuple[float, float]:
     return float((pi * (log_pi - log_q)).sum(axis=1).mean()), -float((pi * log_pi).sum(axis=1).mean())
 
 
-def with_gating_of(
-    mixture: Mixture, values: Quadratic, unit: LinearGaussian, step: GatingStep, uniform: Array
-) -> Mixture:
+def with_gating_of(mixture: Mixture, values: Quadratic, unit: LinearGaussian, step: GatingStep) -> Mixture:
     """Returns the mixture with the gating of a step.
 
-    A factor shared by all components cancels in a gating, so many mixtures have it. This is the one whose contexts
-    `p(c)` have the mean and the covariance of the contexts `uniform (n, dc)`: its context distributions stay near the
-    box, and its weights are about the shares of the contexts.
+    Terms shared by all components cancel in a gating, so its context distributions are not unique: the widest of them
+    gets a standard deviation of a quarter of the box.
     """
     old, scale, centre = mixture.contexts, np.diagonal(unit.chol[0]), unit.bias[0]
     inverse = np.linalg.inv(old.chol / scale[:, None])
@@ -130,82 +129,23 @@ def with_gating_of(
     mean = (old.bias - centre) / scale
     pull = (precision @ mean[:, :, None])[:, :, 0]
     level = mixture.log_weights + old.log_norm - 0.5 * (mean * pull).sum(axis=1)
-    logits = _Logits(
-        step.keep * precision + step.gain * values.curvature,
-        step.keep * pull + step.gain * values.slope[:, :, 0],
-        step.keep * level + step.gain * values.level,
-    ).matching((uniform - centre) / scale, np.linalg.eigvalsh(precision).min())
-    log_masses, means, covs = logits.integrals()
-    chol = np.linalg.cholesky(covs) * scale[:, None]
-    contexts = LinearGaussian.unconditional(centre + scale * means, chol)
-    return Mixture(log_normalised(log_masses), contexts, mixture.experts)
+
+    # the gain is large where all are about equally good: what they share would drown their differences
+    precision = step.keep * precision + step.gain * _differences(values.curvature)
+    pull = step.keep * pull + step.gain * _differences(values.slope[:, :, 0])
+    level = step.keep * level + step.gain * _differences(values.level)
+    # remove the mean pull, make the widest a quarter of the box
+    dim = len(scale)
+    pull -= pull.mean(axis=0)
+    precision += (1 - np.linalg.eigvalsh(precision).min()) * np.eye(dim)
+    chol_inv = np.linalg.inv(np.linalg.cholesky(precision))
+    cov = chol_inv.transpose(0, 2, 1) @ chol_inv
+    mean = (cov @ pull[:, :, None])[:, :, 0]
+    log_det = 2 * np.log(np.diagonal(chol_inv, axis1=1, axis2=2)).sum(axis=1)
+    log_weights = log_normalised(level + 0.5 * (mean * pull).sum(axis=1) + 0.5 * (log_det + dim * LOG_2PI))
+    chol = np.linalg.cholesky(cov) * scale[:, None]
+    return Mixture(log_weights, LinearGaussian.unconditional(centre + scale * mean, chol), mixture.experts)
 
 
-@dataclass(frozen=True)
-class _Logits:
-    """Logits `level_o + pull_o' c - c' precision_o c / 2` of a gating; if they are concave, of a mixture, too."""
-
-    precision: Array  # (K, dc, dc)
-    pull: Array  # (K, dc)
-    level: Array  # (K,)
-
-    def plus(self, shared: Array) -> "_Logits":
-        """Returns the same gating: adds a quadratic, given by its pull and its precision in one row, to all logits."""
-        dim = self.pull.shape[1]
-        return _Logits(self.precision + shared[dim:].reshape(dim, dim), self.pull + shared[:dim], self.level)
-
-    def integrals(self) -> tuple[Array, Array, Array]:
-        """Returns the components' log masses, means and covariances; a LinAlgError if one is not concave."""
-        chol_inv = np.linalg.inv(np.linalg.cholesky(self.precision))
-        covs = chol_inv.transpose(0, 2, 1) @ chol_inv
-        means = (covs @ self.pull[:, :, None])[:, :, 0]
-        log_dets = 2 * np.log(np.diagonal(chol_inv, axis1=1, axis2=2)).sum(axis=1)
-        return self.level + 0.5 * ((means * self.pull).sum(axis=1) + log_dets + means.shape[1] * LOG_2PI), means, covs
-
-    def matching(self, contexts: Array, least: float) -> "_Logits":
-        """Returns the same gating, of the mixture under which `contexts (n, dc)` are most likely.
-
-        Their log likelihood is concave in the shared quadratic, as in every exponential family, and at its maximum the
-        mixture has their first and second moments. Newton's method with a line search; it starts at these logits, made
-        concave with a curvature of at least `least`.
-        """
-        dim = contexts.shape[1]
-        target = np.concatenate([contexts.mean(axis=0), -0.5 * (contexts.T @ contexts / len(contexts)).ravel()])
-        missing = max(0.0, least - np.linalg.eigvalsh(self.precision).min())
-        shared = np.concatenate([np.zeros(dim), (missing * np.eye(dim)).ravel()])
-
-        def loss(shared: Array) -> float:
-            try:
-                return float(logsumexp(self.plus(shared).integrals()[0]) - shared @ target)
-            except np.linalg.LinAlgError:
-                return np.inf
-
-        value = loss(shared)
-        for _ in range(_NEWTON_STEPS):
-            moments, covariance = self.plus(shared)._moments()
-            step = np.linalg.lstsq(covariance, target - moments)[0]  # singular: off-diagonal entries count twice
-            decrease = float((target - moments) @ step)
-            size = next((size for size in _SIZES if loss(shared + size * step) < value - 0.1 * size * decrease), 0.0)
-            if decrease < _NEWTON_TOLERANCE or not size:
-                break
-            shared = shared + size * step
-            value = loss(shared)
-        return self.plus(shared)
-
-    def _moments(self) -> tuple[Array, Array]:
-        """Returns the mean and the covariance of `c` and `-c c' / 2` under the mixture, in the order of `plus`."""
-        log_masses, means, covs = self.integrals()
-        weights, dim = np.exp(log_normalised(log_masses)), means.shape[1]
-        outer = means[:, :, None] * means[:, None]
-        of_each = np.concatenate([means, -0.5 * (covs + outer).reshape(len(means), -1)], axis=1)
-        mean = weights @ of_each
-        covariance = np.einsum("k,ki,kj->ij", weights, of_each - mean, of_each - mean)  # between the components
-        third = np.einsum("k,kij,kl->ijl", weights, covs, means)  # and, from here on, within them
-        fourth = np.einsum("k,kil,kjm->ijlm", weights, covs, covs + outer)
-        fourth += np.einsum("k,kil,kjm->ijlm", weights, outer, covs)
-        mixed = -0.5 * (third + third.transpose(0, 2, 1)).reshape(dim, -1)
-        covariance[:dim, :dim] += np.einsum("k,kij->ij", weights, covs)
-        covariance[:dim, dim:] += mixed
-        covariance[dim:, :dim] += mixed.T
-        covariance[dim:, dim:] += 0.25 * (fourth + fourth.transpose(0, 1, 3, 2)).reshape(dim * dim, -1)
-        return mean, covariance
+def _differences(coefficients: Array) -> Array:
+    return coefficients - coefficients.mean(axis=0)

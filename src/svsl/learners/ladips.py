@@ -55,6 +55,11 @@ class LaDiPSConfig(FixedMixtureConfig):
 
     added: ClassVar[Mapping[str, object]] = {"entropy_rate": None}
 
+    @property
+    def learns_gating(self) -> bool:
+        """Always."""
+        return True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("kl_expert", "kl_gating"):
@@ -136,7 +141,7 @@ class LaDiPS(FixedMixtureLearner[LaDiPSConfig]):
         entropy = self.config.gating_entropy
         least = min(np.log(len(mixture)), np.log(self.config.components / 2) if entropy is None else entropy)
         step = gating_step(mixture.log_gating(contexts), expected, self.config.kl_gating, least)
-        gated = with_gating_of(mixture, values, self._unit, step, contexts)
+        gated = with_gating_of(mixture, values, self._unit, step)
         return self.drop_unused(gated, np.exp(gated.log_gating(contexts)).mean(axis=0))[0]
 
     def state(self) -> Arrays:

@@ -59,7 +59,7 @@ class SVSL:
         require(config.curriculum or base is None, "curriculum", "True, to extend a library", config.curriculum)
         require(config.splits == 0 or base is None, "splits", "0, to extend a library", config.splits)
         # gating steps move all context distributions
-        require(not (freeze and config.kl_gating), "kl_gating", "None, to keep the base as it is", config.kl_gating)
+        require(not (freeze and config.learns_gating), "kl_gating", "None, to keep the base as it is", config.kl_gating)
         if base is not None and base.expert_degree != config.expert_degree:
             require(base.expert_degree == 1, "expert_degree", "2, as in the library to extend", config.expert_degree)
             base = base.with_quadratic_experts()
@@ -73,7 +73,7 @@ class SVSL:
         self.milestone = 0  # finished components, plus one after the weight update; the base counts as one component
         self.failed_steps, self.deleted = 0, 0
         self._mixture = base
-        self._base_log_weights = base.log_weights if base is not None else np.zeros(0)
+        self._base_log_weights = np.maximum(base.log_weights, -700.0) if base is not None else np.zeros(0)
         self._asked: Proposal | None = None
         self._runs_outside = space.scores_outside and not config.reject_outside
         self._behaviour_models = BehaviourModels()
@@ -181,7 +181,7 @@ class SVSL:
         )
 
     def mixture(self) -> Mixture | None:
-        """Returns the finished components; their weights are uniform until they are learned."""
+        """Returns the finished components, whose weights are not learned yet in most stages."""
         if self.stage in ("start", "closing", "weights", "done"):
             return self._mixture
         trained = len(self._current) - (len(self._current) > self.base)

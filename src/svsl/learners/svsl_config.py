@@ -59,7 +59,7 @@ class SVSLConfig(LearnerConfig):
     kl_weight: float = 0.01
     """KL bound of a weight step."""
     weight_iterations: int = 100
-    """Weight updates at the end; 0 leaves the weights uniform."""
+    """Weight updates at the end; 0 leaves the weights as they are: equal, but for those of an extended library."""
     min_weight: float = 1e-6
     """Components whose final weight is below this are removed."""
     closing_iterations: int = 0
@@ -154,7 +154,12 @@ class SVSLConfig(LearnerConfig):
     @property
     def learns_weights(self) -> bool:
         """Whether the weights are learned at the end; not if the closing stage has learned the whole gating."""
-        return self.weight_iterations > 0 and not (self.kl_gating and self.closing_iterations)
+        return self.weight_iterations > 0 and not self.learns_gating
+
+    @property
+    def learns_gating(self) -> bool:
+        """Whether the closing stage learns the gating."""
+        return self.kl_gating is not None and self.closing_iterations > 0
 
     def planned_episodes(self, space: SearchSpace) -> int:
         """Returns the episodes a run asks for; fewer if it deletes components, more if it rejects contexts."""
@@ -182,7 +187,7 @@ class SVSLConfig(LearnerConfig):
         buffer = self.buffer if self.buffer is not None else int(1.5 * features)
         least, what = (1 + dim + inputs, "linear terms") if self.shrinkage else (features, "features")
         require(buffer >= least, "buffer", f"at least the {least} {what} of the expert's model", buffer)
-        least = feature_count(dim_context) if self.kl_gating and self.closing_iterations else 0
+        least = feature_count(dim_context) if self.learns_gating else 0
         require(buffer >= least, "buffer", f"at least the {least} features of a gating step's model", buffer)
 
         def vector(name: str, share: float = 0.0) -> tuple[float, ...]:
@@ -244,7 +249,7 @@ class Schedule:
         return min(iteration * parts // self.config.closing_iterations, parts - 1) if parts > 1 else 0
 
     def closing_components(self, iteration: int, deleted: int = 0) -> int:
-        """Returns the components that draw episodes after this iteration, if so many were deleted before the stage."""
+        """Returns how many components draw episodes after an iteration, if `deleted` were deleted before the stage."""
         return (self.base + self.added - deleted) << self._splits_until(iteration)
 
     def warm_starts(self, component: int) -> bool:

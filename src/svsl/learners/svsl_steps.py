@@ -188,8 +188,8 @@ def gating_update(
     """Makes a step of the gating `pi(o|c)` on the experts' targets plus `alpha H[expert]`, with a bonus for entropy.
 
     The bonus is `gamma`. What a component is worth in a context is a quadratic fitted to its episodes. One whose buffer
-    is not full yet, or whose model is not finite, is worth what the others are on average, so that its share stays as
-    it is. Also returns how many models were not finite.
+    is not full yet, or whose model is not finite, is worth what the others are on average, so that only the bonus
+    changes its share. Also returns how many models were not finite.
     """
     full = np.flatnonzero(buffer.full(np.arange(len(mixture))))
     if not len(full):
@@ -207,8 +207,10 @@ def gating_update(
     shared = fit_quadratic(unit, together[:, :, :0], together, targets[finite].reshape(1, -1))
     values = shared.select(np.zeros(len(mixture), np.intp)).replace(full[finite], own.select(np.flatnonzero(finite)))
     log_gating, expected = mixture.log_gating(points), expected_values(values, unit, points)
+    if not np.isfinite(expected).all():
+        return mixture, len(full)
     step = priced_gating_step(log_gating, expected, config.kl_gating, config.distinction_price)
-    return with_gating_of(mixture, values, unit, step, points), int((~finite).sum())
+    return with_gating_of(mixture, values, unit, step), int((~finite).sum())
 
 
 def _expert_targets(

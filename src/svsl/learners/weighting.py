@@ -17,8 +17,8 @@ class WeightRewards:
     `r(o)` is the mean over component o's episodes of
     `R + gamma log pi(o|c,theta) + alpha H[pi(theta|c,o)] + (beta - gamma) log pi(o|c) - V(c)`, plus
     `beta H[pi(c|o)]`. `V(c)` is the Nadaraya-Watson estimate of the return over all episodes, each weighted by
-    `pi(o|c) / pi^(o|c)` with `pi^` the gating the episodes were drawn under: a component that is alone where returns
-    are naturally low is not penalised for it.
+    `pi(o|c) / pi^(o|c)` with `pi^` the gating of equal weights, since as many are drawn of every component: one that is
+    alone where returns are naturally low is not penalised for it.
 
     Args:
         config: Resolved settings.
@@ -46,7 +46,7 @@ class WeightRewards:
         self.entropies = config.alpha * mixture.experts.entropy + config.beta * mixture.contexts.entropy
         self._gating = _OwnShare(log_contexts, owners)
         self._responsibility = _OwnShare(log_both, owners)
-        self._drawn_log_gating = self._gating(mixture.log_weights)
+        self._drawn_log_gating = self._gating(np.zeros(len(mixture)))
         scaled = (contexts - contexts.mean(axis=0)) / np.array(
             config.context_scale
         )  # centred, so that distances stay exact

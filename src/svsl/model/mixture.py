@@ -131,8 +131,11 @@ def logsumexp(log_values: Array) -> Array:
 
 
 def log_normalised(log_values: Array) -> Array:
-    """Normalises log values so that the values sum to one over the last axis."""
-    return log_values - logsumexp(log_values)[..., None]
+    """Normalises log values so that the values sum to one over the last axis, also where they are huge."""
+    shifted = log_values - np.maximum(log_values.max(axis=-1), np.finfo(np.float64).min)[..., None]
+    with np.errstate(divide="ignore"):
+        shifted -= np.log(np.exp(shifted).sum(axis=-1))[..., None]
+    return shifted
 
 
 def sample_rows(probabilities: Array, rng: np.random.Generator) -> IntArray:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from svsl.errors import SvslError, complain
 from svsl.learners.registry import find_preset
+from svsl.model.editing import by_use
 from svsl.model.files import parse_json, write_bytes
 from svsl.model.hub import PREFIX, split_name
 from svsl.model.library import SkillLibrary, recorded_count
@@ -141,6 +142,18 @@ def config_of(library: SkillLibrary, run: Run | None = None) -> RunConfig:
         except (ValueError, TypeError) as error:
             raise SvslError(f"the configuration in the library's metadata cannot be read ({error})") from None
     return RunConfig(task.name, task.options, "svsl", find_preset(task.name).settings, seed_of(library))
+
+
+def with_regions(library: SkillLibrary) -> SkillLibrary:
+    """Returns the library with context distributions and weights that say where its components are used.
+
+    Those of most libraries do. Where the gating was learned as a whole, only the gating means something.
+    """
+    try:
+        learned = RunConfig.from_json(library.metadata["config"]).settings.learns_gating
+    except (KeyError, ValueError, TypeError):  # a merged library, or one from elsewhere
+        learned = False
+    return by_use(library) if learned else library
 
 
 def seed_of(library: SkillLibrary) -> int:

@@ -11,7 +11,7 @@ from svsl.errors import SvslError
 from svsl.learners.registry import find_preset
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.runs.folder import Run
-from svsl.runs.sources import config_of, open_source
+from svsl.runs.sources import config_of, open_source, with_regions
 
 _COMPONENTS = 10  # added by default
 
@@ -47,7 +47,7 @@ def main(args: list[str]) -> int:
     )
     choice = parse_known(TaskFlags, flags, f"svsl extend {source}").choice
     opened = open_source(source, choice)
-    base, old_run = opened.library, opened.run
+    base, old_run = with_regions(opened.library), opened.run
     if old_run is not None and not old_run.finished:
         raise SvslError(f"{source} is not finished; resume it with svsl resume {source}, then extend it")
     name, task_options = opened.named_task.chosen(choice)  # nothing of the task is imported before
@@ -58,8 +58,8 @@ def main(args: list[str]) -> int:
     description = f"Adds components to the library of {source}, on {old.task} as it was or changed."
     own_settings = replace(settings, components=_COMPONENTS, curriculum=True, splits=0)  # one after the other
     if parse_known(_Freeze, flags, f"svsl extend {source}").freeze:
-        weight_iterations = settings.weight_iterations or SVSLConfig.weight_iterations
-        own_settings = replace(own_settings, kl_gating=None, weight_iterations=weight_iterations)
+        learned_by = SVSLConfig.weight_iterations if settings.learns_gating else settings.weight_iterations
+        own_settings = replace(own_settings, kl_gating=None, weight_iterations=learned_by)
     kind = training_flags(Options(), own_settings, old.task, old.task_options, description)
     options = parse(kind, flags, f"svsl extend {source}", settings.old_names)
     run: Options = options.run

@@ -8,7 +8,7 @@ from svsl.cli.task_choice import TaskFlags
 from svsl.errors import SvslError
 from svsl.model.editing import merge
 from svsl.runs.evaluation import evaluate_source
-from svsl.runs.sources import open_source
+from svsl.runs.sources import open_source, with_regions
 from svsl.show.progress import StageDisplay
 from svsl.show.tables import show_side_by_side
 
@@ -36,7 +36,7 @@ def main(options: Options) -> None:
     """Writes the merged library and prints its evaluation beside those of its parts."""
     refuse_existing(options.out, options.overwrite)
     parts = [open_source(source, options.choice) for source in options.sources]
-    merged = parts[0].holding(merge([part.library for part in parts]), "merged")
+    merged = parts[0].holding(merge([with_regions(part.library) for part in parts]), "merged")
     evaluations = {}
     for source in (*parts, merged):
         with StageDisplay(f"evaluation {source.name}") as progress:

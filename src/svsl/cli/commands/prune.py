@@ -11,7 +11,7 @@ from svsl.evaluation.pruning import needed_components
 from svsl.model.editing import heavy_components, select
 from svsl.model.random import PRUNE_STREAM, stream
 from svsl.runs.evaluation import evaluate_source
-from svsl.runs.sources import open_source, seed_of
+from svsl.runs.sources import open_source, seed_of, with_regions
 from svsl.runs.training import numeric_settings
 from svsl.show.progress import StageDisplay
 from svsl.show.tables import show_side_by_side
@@ -55,7 +55,7 @@ def main(options: Options) -> None:
     source = open_source(options.source, options.choice)
     source.named_task.chosen(options.choice)  # rejects a task that is not trusted under the name the user gave
     before = source.holding(source.library, "before")
-    heavy = heavy_components(before.library, options.min_weight or 0.0, options.max_components)
+    heavy = heavy_components(with_regions(before.library), options.min_weight or 0.0, options.max_components)
     after = before.holding(select(before.library, heavy), "after")
     if options.redundant:
         task, rng = after.make_task(), stream(seed_of(after.library), PRUNE_STREAM)

@@ -21,7 +21,8 @@ class Method:
     learner: str = "svsl"
     """Learning method; it decides which settings follow."""
     preset: str | None = None
-    """Named set of defaults for the settings (default: the task's first, the paper's)."""
+    """Named set of defaults for the settings (default: the first that fits the task's options; the paper's, where there
+    is one)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from svsl.model.gaussians import Array, BoolArray
 from svsl.model.library import SkillLibrary
 from svsl.model.mixture import is_active
 from svsl.model.random import PLOT_STREAM, stream
+from svsl.runs.sources import with_regions
 from svsl.show.plots.style import HUES, NUMBER_SIZE, component_color, counted, draw_box, draw_numbers, line_style
 from svsl.tasks.base import Task, context_maps, context_names, uniform_contexts, valid_contexts
 
@@ -63,9 +64,10 @@ def name_axes(axes: Axes, task: Task, dims: tuple[int, ...] = (0, 1)) -> None:
 def draw_context_ellipses(
     axes: Axes, library: SkillLibrary, dims: tuple[int, int] = (0, 1), number_size: float = NUMBER_SIZE
 ) -> None:
-    """Draws each `pi(c|o)` as an ellipse of one standard deviation in two dimensions, more opaque if it is heavier."""
+    """Draws the contexts of each component as an ellipse of one standard deviation, more opaque if it is heavier."""
     low, high = library.context_low[list(dims)], library.context_high[list(dims)]
-    contexts, weights = library.mixture.contexts, np.exp(library.mixture.log_weights)
+    mixture = with_regions(library).mixture
+    contexts, weights = mixture.contexts, np.exp(mixture.log_weights)
     variance, axis = np.linalg.eigh(contexts.cov[:, list(dims)][:, :, list(dims)])
     for k, color in enumerate(map(component_color, range(len(library)))):
         angle = np.degrees(np.arctan2(axis[k, 1, 1], axis[k, 0, 1]))
@@ -93,9 +95,9 @@ def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int, number_s
     """Draws curves of `pi(o) pi(c|o)` over one context dimension."""
     low, high = library.context_low[dim], library.context_high[dim]
     grid = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), 400)
-    contexts = library.mixture.contexts
-    means, stds = contexts.bias[:, dim], np.sqrt(contexts.cov[:, dim, dim])
-    peaks = np.exp(library.mixture.log_weights) / (stds * np.sqrt(2 * np.pi))
+    mixture = with_regions(library).mixture
+    means, stds = mixture.contexts.bias[:, dim], np.sqrt(mixture.contexts.cov[:, dim, dim])
+    peaks = np.exp(mixture.log_weights) / (stds * np.sqrt(2 * np.pi))
     for k, (mean, std, peak) in enumerate(zip(means, stds, peaks, strict=True)):
         density = peak * np.exp(-0.5 * ((grid - mean) / std) ** 2)
         axes.plot(grid, density, color=component_color(k), ls=line_style(k))
