@@ -65,9 +65,10 @@ def start(
     for label in arms:
         if label not in labels:
             raise SvslError(f"{name} has no arm {label!r}; its arms: {', '.join(labels)}")
-    planned = seeds or find_experiment(name).seeds
-    if seed is not None and not 0 <= seed < planned:
-        raise SvslError(f"{name} has seeds 0 to {planned - 1}, got --seed {seed}")
+    planned = plan(find_experiment(name), seeds or find_experiment(name).seeds, 1.0)
+    most = max(len(runs) for arm, runs in planned.items() if not arms or arm.label in arms)
+    if seed is not None and not 0 <= seed < most:
+        raise SvslError(f"{name} has seeds 0 to {most - 1} of these arms, got --seed {seed}")
     absent = {
         (m.arm.label, m.seed): m
         for m in missing(name, docs, seeds)

@@ -17,7 +17,7 @@ from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.gaussians import Array, BoolArray
 from svsl.model.mixture import Mixture
 from svsl.model.random import stream
-from toys import Unimodal
+from toys import Twins, Unimodal
 
 TOGETHER = SVSLConfig(
     components=2, curriculum=False, closing_iterations=60, closing_batch=20, kl_closing=0.2, alpha=1e-6,
@@ -109,6 +109,14 @@ def test_steps_begin_when_the_buffers_are_full_and_episodes_are_as_planned() -> 
 def test_interruption_at_any_point_changes_nothing() -> None:
     task = TwoSides()
     config = replace(TOGETHER, components=4, splits=1, closing_iterations=7, weight_iterations=3)
+    assert_continues_bit_for_bit(lambda seed: SVSL(config, space_of(task), stream(seed)), task)
+
+
+def test_splits_gating_steps_and_behaviours_together_continue_bit_for_bit() -> None:
+    task = Twins()
+    config = replace(
+        TOGETHER, components=4, splits=1, closing_iterations=7, kl_gating=0.02, gamma=0.2, distinguish_by="behaviour"
+    )
     assert_continues_bit_for_bit(lambda seed: SVSL(config, space_of(task), stream(seed)), task)
 
 

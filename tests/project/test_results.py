@@ -385,3 +385,7 @@ def test_some_arms_and_seeds_can_be_trained(docs: Path, flag: str, number: str, 
     assert [(m.arm.label, m.seed) for m in missing("toy", docs)] == [("ours", 0), ("ours", 1), ("theirs", left)]
     with pytest.raises(SvslError, match="toy has no arm 'others'; its arms: ours, theirs"):
         results.main(["missing", "--start", "toy", "--arms", "others", "--docs", "docs"])
+    with pytest.raises(SvslError, match="toy has seeds 0 to 1 of these arms, got --seed 2"):
+        results.main(["missing", "--start", "toy", "--seed", "2", "--docs", "docs"])
+    with pytest.raises(SvslError, match="belong to --start EXPERIMENT"):
+        results.main(["missing", "--seed", "1", "--docs", "docs"])
