@@ -97,10 +97,15 @@ def start(
 
 
 def current_commit() -> str:
-    """Returns the commit of the sources, with `-dirty` if they were changed since."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
-    try:
+    """Returns the commit of the sources, with `-dirty` if they were changed since; other files do not count."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(ROOT), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--", "src")
+        return git("rev-parse", "--short=12", "HEAD") + "-dirty" * bool(changed)
     except (OSError, subprocess.CalledProcessError):
         return UNKNOWN
 
