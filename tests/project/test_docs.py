@@ -189,7 +189,7 @@ def test_the_documented_settings_match_the_presets() -> None:
 
     for setting, cells in rows:
         for name, cell in zip(names, cells.split(" | "), strict=False):
-            settings = find_preset(name).settings
+            settings: Any = find_preset(name).settings
             expected = settings.beta if cell == "`beta`" else float(cell)
             assert expected == value(settings, setting), (setting, name)
         documented = [float(value) for value in cells.split(" | ")[-1].split(", ")]
