@@ -93,7 +93,7 @@ _VERSATILE_BEER_PONG = replace(
 # plain distances are steep near the target: components need more entropy to stay wide
 _EFFICIENT_TABLE_TENNIS = replace(
     _TABLE_TENNIS, components=30, beta=0.5, beta_weight=None, expert_batch=26, buffer=1134, reject_outside=True,
-    delete_factor=1.5, from_scratch=8, warm_start_iterations=300, start_tests=20, closing_iterations=300,
+    delete_factor=1.5, from_scratch=8, warm_start_iterations=300, start_tests=20, closing_iterations=500,
     kl_gating=0.002, weight_iterations=0,
 )  # fmt: skip
 # told apart by the strike; copies of whatever is rare near their context, so that backhands spread
