@@ -11,7 +11,14 @@ from helpers import advance, assert_continues_bit_for_bit, space_of
 from svsl import SvslError
 from svsl.learners.base import SearchSpace
 from svsl.learners.buffer import ReplayBuffer
-from svsl.learners.gating import GatingStep, expected_values, gating_unit, priced_gating_step, with_gating_of
+from svsl.learners.gating import (
+    GatingStep,
+    expected_values,
+    gating_unit,
+    priced_gating_step,
+    standard_errors,
+    with_gating_of,
+)
 from svsl.learners.surrogates import Quadratic, fit_quadratic
 from svsl.learners.svsl import SVSL
 from svsl.learners.svsl_config import SVSLConfig
@@ -102,11 +109,66 @@ def test_the_bound_holds_at_every_price_and_scale(price: float, spread: float) -
     assert step.kl <= 0.01 * 1.001
 
 
+@pytest.mark.parametrize("price", [0.0, 1e-3, 0.5])
+def test_the_bound_holds_where_all_but_one_component_are_hardly_used(price: float) -> None:
+    """What is worth more lies 300 nats away, where differences of unit scale need a huge multiplier."""
+    expected = stream(7).standard_normal((200, 4))
+    log_q = log_normalised(np.where(np.arange(4) == 0, 0.0, -300.0) + np.zeros((200, 1)))
+    step = priced_gating_step(log_q, expected, 0.01, price)
+    ours = log_normalised(step.keep * log_q + step.gain * expected)
+    assert (np.exp(ours) * (ours - log_q)).sum(axis=1).mean() <= 0.01 * 1.001
+
+
+def test_standard_errors_are_those_of_a_polynomial_fit() -> None:
+    rng, unit = stream(11), gating_unit(LINE)
+    contexts = rng.uniform(-1, 1, (2, 40, 1))
+    targets = np.sin(3 * contexts[:, :, 0]) + np.array([[0.1], [2.0]]) * rng.standard_normal((2, 40))
+    values = fit_quadratic(unit.select(np.zeros(2, np.intp)), contexts[:, :, :0], contexts, targets)
+    for k, error in enumerate(standard_errors(values, unit, contexts, targets)):
+        _, cov = np.polyfit(contexts[k, :, 0], targets[k], 2, cov=True)
+        design = np.vander(contexts[k, :, 0], 3)
+        variances = np.einsum("ni,ij,nj->n", design, cov, design)
+        assert error == pytest.approx(np.sqrt(variances.mean()), rel=1e-6)
+
+
+def test_the_least_price_is_a_tenth_of_the_standard_error() -> None:
+    rng, mixture = stream(12), two_components()
+    buffer = filled_buffer(mixture, 60, 0.2 * rng.standard_normal((2, 60)), rng)
+    config = SVSLConfig(alpha=0.0, gamma=0.0, auxiliary=False, kl_gating=0.05, closing_iterations=1)
+    for _ in range(150):
+        mixture, _ = gating_update(mixture, buffer, config, lambda *episodes: np.zeros((1, 2)), LINE, rng)
+    grid, worth, variances = np.linspace(-1, 1, 21)[:, None], [], []
+    for k in range(2):
+        weights, cov = np.polyfit(buffer.contexts[k, :, 0], buffer.returns[k], 2, cov=True)
+        design = np.vander(buffer.contexts[k, :, 0], 3)
+        worth.append(np.polyval(weights, grid[:, 0]))
+        variances.append(np.einsum("ni,ij,nj->n", design, cov, design).mean())
+    use = np.exp(mixture.log_gating(rng.uniform(-1, 1, (5000, 1)))).mean(axis=0)
+    price = 0.1 * np.sqrt(use @ variances)
+    np.testing.assert_allclose(
+        np.exp(mixture.log_gating(grid)), np.exp(log_normalised(np.stack(worth, axis=1) / price)), atol=0.02
+    )
+
+
+def test_a_gating_that_was_certain_changes_its_mind() -> None:
+    """Which of two components is better changes after 100 steps, and nothing is paid for entropy."""
+    rng, mixture = stream(13), two_components()
+    config = SVSLConfig(alpha=0.0, gamma=0.0, auxiliary=False, kl_gating=0.01, closing_iterations=1)
+    grid, first_share = np.linspace(-1, 1, 21)[:, None], []
+    for step in range(160):
+        buffer = filled_buffer(mixture, 60, 0.2 * rng.standard_normal((2, 60)), rng)
+        buffer.returns[int(step >= 100)] += 1
+        mixture, _ = gating_update(mixture, buffer, config, lambda *episodes: np.zeros((1, 2)), LINE, rng)
+        first_share.append(np.exp(mixture.log_gating(grid))[:, 0].mean())
+    assert first_share[99] > 0.99
+    assert first_share[-1] < 0.1
+
+
 @pytest.mark.parametrize("lost", ["missing", "not finite"])
 def test_a_component_without_a_model_keeps_its_share(lost: str) -> None:
     rng, mixture = stream(5), two_components()
     buffer = filled_buffer(mixture, 30, np.zeros((2, 30)), rng)
-    buffer.returns[0] = buffer.contexts[0, :, 0] ** 2  # all are worth the same
+    buffer.returns[0] = 3.0  # all are worth the same, and nothing is left unexplained
     if lost == "missing":
         buffer.filled[1] = 29
         buffer.returns[1] = 1e6

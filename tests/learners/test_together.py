@@ -157,12 +157,13 @@ def test_components_are_split_in_the_middle_of_their_contexts() -> None:
     np.testing.assert_allclose(np.exp(log_shares), 1 / 4, atol=0.03)
 
 
-def test_a_component_without_contexts_is_doubled() -> None:
+def test_a_component_without_contexts_is_doubled_where_its_gating_is_highest() -> None:
     space = space_of(TwoSides())
     contexts, experts = start_spread(2, TOGETHER, space, stream(0))
-    halves, log_shares = split_contexts(Mixture(np.array([0.0, -np.inf]), contexts, experts), space, stream(1))
-    np.testing.assert_array_equal(halves.bias[2:], contexts.bias[[1, 1]])
-    np.testing.assert_array_equal(halves.chol[2:], contexts.chol[[1, 1]])
+    halves, log_shares = split_contexts(Mixture(np.array([0.0, -200.0]), contexts, experts), space, stream(1))
+    assert (halves.bias[2:, 0] * np.sign(contexts.bias[1, 0]) > 0.5).all(), "on its own side"
+    np.testing.assert_array_equal(halves.bias[2], halves.bias[3])
+    np.testing.assert_array_equal(halves.chol[2], halves.chol[3])
     np.testing.assert_allclose(np.exp(log_shares[2:]), 0.5 / 4001)  # two halves of one context, and all the others
 
 
@@ -265,6 +266,21 @@ def test_halves_share_the_contexts_that_a_learned_gating_gave_them() -> None:
     points = points[task.valid_contexts(points)]
     pairs = np.exp(learner._current.log_gating(points)).reshape(len(points), 2, 2).sum(axis=2)
     np.testing.assert_allclose(pairs, np.exp(before.log_gating(points)), atol=0.1)
+
+
+def test_a_closing_stage_that_cannot_fill_the_buffers_is_refused() -> None:
+    short = replace(TOGETHER, closing_iterations=2)
+    with pytest.raises(SvslError, match=r"closing_iterations: expected at least 3 .* to fill the buffer \(60\) by 20"):
+        short.resolved(space_of(Unimodal()))
+    assert replace(TOGETHER, closing_iterations=3).resolved(space_of(Unimodal())).buffer == 60
+    assert TOGETHER.scaled(1e-6, 1.0).resolved(space_of(Unimodal())).closing_iterations == 8
+
+
+def test_the_recent_return_is_that_of_the_middle_component() -> None:
+    learner = SVSL(replace(TOGETHER, components=3), space_of(Unimodal()), stream(0))
+    advance(learner, Unimodal())
+    learner.expert_buffer.returns[:] = np.array([[-1.0], [-100.0], [-3.0]])
+    assert learner.progress.recent_return == -3.0
 
 
 def test_a_closing_stage_is_required() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import softmax
+from scipy.stats import multivariate_normal
 
 from helpers import random_mixture
 from svsl import SkillLibrary, SvslError
@@ -97,7 +99,8 @@ def test_context_distributions_by_use_have_the_moments_of_the_contexts_that_comp
     gating = 1 / (1 + np.exp(-slope * grid))
     np.testing.assert_allclose(np.exp(mixture.log_gating(np.column_stack([grid, grid])))[:, 1], gating, rtol=1e-9)
     library = SkillLibrary(mixture, np.array([-1.0, 2.0]), np.array([1.0, 6.0]))
-    used = by_use(library).mixture
+    drawn = np.random.default_rng(0).uniform([-1, 2], [1, 6], (10_000, 2))
+    used = by_use(library, drawn).mixture
     mean = (gating * grid).sum() / gating.sum()
     variance = (gating * (grid - mean) ** 2).sum() / gating.sum()
     np.testing.assert_allclose(used.contexts.bias, [[-mean, 4], [mean, 4]], atol=0.03)
@@ -111,7 +114,8 @@ def test_context_distributions_by_use_have_the_moments_of_the_contexts_that_comp
 
 def test_by_use_a_component_without_contexts_has_no_weight_but_a_place() -> None:
     mixture = replace(random_mixture(stream(1), 3, 2, 3), log_weights=np.array([0.0, -np.inf, -np.inf]))
-    used = by_use(SkillLibrary(mixture, -np.ones(2), np.ones(2))).mixture
+    contexts = np.random.default_rng(0).uniform(-1, 1, (10_000, 2))
+    used = by_use(SkillLibrary(mixture, -np.ones(2), np.ones(2)), contexts).mixture
     np.testing.assert_allclose(np.exp(used.log_weights), [1, 0, 0], atol=1e-12)
     np.testing.assert_allclose(used.contexts.bias, np.zeros((3, 2)), atol=0.05)
 
@@ -212,16 +216,36 @@ def test_a_table_is_read_back_exactly() -> None:
     loaded = SkillLibrary.load("library.safetensors")
     for row, component in zip(rows, loaded.components, strict=True):
         assert float(row["weight"]) == component.weight
+        assert float(row["log_weight"]) == component.log_weight == pytest.approx(np.log(component.weight), rel=1e-12)
         for name in ("context_mean", "context_cov", "gain", "bias", "cov"):
             array = getattr(component, name)
             read = [float(row[f"{name}_" + "_".join(map(str, at))]) for at in np.ndindex(array.shape)]
             np.testing.assert_array_equal(np.reshape(read, array.shape), array)
-    assert len(rows[0]) == 1 + 1 + 2 + 4 + 6 + 3 + 9
+    assert len(rows[0]) == 1 + 2 + 2 + 4 + 6 + 3 + 9
     by_hand = [
         sum(float(rows[1][f"gain_{p}_{i}"]) * (0.4, 0.1)[i] for i in range(2)) + float(rows[1][f"bias_{p}"])
         for p in range(3)
     ]
     np.testing.assert_allclose(loaded.mean([0.4, 0.1], 1), by_hand, rtol=1e-13)
+
+
+def test_a_table_has_the_gating_also_where_weights_are_too_small_for_a_number() -> None:
+    """As after gating steps: the densities of contexts far away make up for weights of exp(-1e4)."""
+    means = np.array([[0.0, 0.0], [150.0, 0.0], [0.0, -200.0]])
+    contexts = LinearGaussian.unconditional(means, np.tile(np.eye(2), (3, 1, 1)))
+    mixture = replace(random_mixture(stream(1), 3, 2, 3), contexts=contexts)
+    mixture = replace(mixture, log_weights=-2e4 + 0.5 * (means**2).sum(axis=1))
+    library = SkillLibrary(mixture, -np.ones(2), np.ones(2))
+    assert library.components[0].weight == 0.0
+    names, rows = library.table()
+    table = {name: rows[:, column] for column, name in enumerate(names)}
+    means = np.stack([table["context_mean_0"], table["context_mean_1"]], axis=1)
+    covs = np.array([[[row[names.index(f"context_cov_{i}_{j}")] for j in range(2)] for i in range(2)] for row in rows])
+    points = np.random.default_rng(0).uniform(-1, 1, (20, 2))
+    joint = [
+        w + multivariate_normal(m, c).logpdf(points) for w, m, c in zip(table["log_weight"], means, covs, strict=True)
+    ]
+    np.testing.assert_allclose(library.gating(points), softmax(np.stack(joint, axis=1), axis=1), atol=1e-9)
 
 
 def test_the_table_of_quadratic_experts_names_their_products() -> None:

@@ -15,11 +15,12 @@ from svsl.learners.episodic import EpisodicTraining
 from svsl.learners.svsl import SVSL
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.model.editing import by_use
+from svsl.model.gaussians import Array, BoolArray, LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import stream
 from svsl.runs.config import RunConfig
 from svsl.runs.folder import Run
-from svsl.runs.sources import config_of
+from svsl.runs.sources import config_of, with_regions
 from svsl.runs.training import Trainer
 from toys import Bimodal, Unimodal, moved
 
@@ -243,12 +244,34 @@ def test_a_library_with_a_learned_gating_is_extended_by_what_its_components_are_
     old, base = Run.open(Path("old")).load_library(), Run.open(Path("new")).load_base()
     assert base is not None
     start = base.mixture
-    used = by_use(old).mixture
+    used = by_use(
+        old, np.random.default_rng(0).uniform(old.context_low, old.context_high, (10_000, old.context_dim))
+    ).mixture
     np.testing.assert_allclose(start.contexts.bias, used.contexts.bias)
     np.testing.assert_allclose(start.log_weights, used.log_weights)
     np.testing.assert_array_equal(start.experts.bias, old.mixture.experts.bias)
     assert ((start.contexts.bias > old.context_low) & (start.contexts.bias < old.context_high)).all()
     assert not np.allclose(start.contexts.bias, old.mixture.contexts.bias, atol=0.01)
+
+
+def test_what_components_are_used_for_counts_valid_contexts_only() -> None:
+    """Of two components that share the box in the middle, the left one gets no valid context."""
+
+    class RightHalf(Unimodal):
+        def valid_contexts(self, contexts: Array) -> BoolArray:
+            return np.asarray(contexts[:, 0] > 0)
+
+    gating = ["--closing-iterations", "5", "--kl-gating", "0.05", "--components", "2"]
+    assert main(["train", "toys:Unimodal", *SMALL, *gating, "--out", "run"]) == 0
+    library = Run.open(Path("run")).load_library()
+    contexts = LinearGaussian.unconditional(np.array([[-1.0, 1.5], [1.0, 1.5]]), np.tile(0.2 * np.eye(2), (2, 1, 1)))
+    mixture = replace(library.mixture, contexts=contexts, log_weights=np.log([0.5, 0.5]))
+    used = with_regions(replace(library, mixture=mixture), RightHalf()).mixture
+    assert np.exp(used.log_weights[0]) < 0.02
+    assert (used.contexts.bias[:, 0] > 0).all()
+    np.testing.assert_allclose(
+        np.exp(with_regions(replace(library, mixture=mixture), Unimodal()).mixture.log_weights), 0.5, atol=0.02
+    )
 
 
 def test_a_library_of_another_learner_is_extended(capsys: pytest.CaptureFixture[str]) -> None:

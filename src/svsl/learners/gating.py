@@ -9,12 +9,16 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 
 from svsl.learners.base import SearchSpace
-from svsl.learners.surrogates import Quadratic
+from svsl.learners.surrogates import Quadratic, feature_count
 from svsl.model.gaussians import LOG_2PI, Array, LinearGaussian
 from svsl.model.mixture import Mixture, log_normalised, logsumexp
 
 _LOG_MULTIPLIERS = (-12.0, 12.0)  # range of the multipliers, for expected returns of unit scale
+_MOST_LOG_ETA = 300.0
 _LEAST_LOG_ETA = -7.0  # the bound does not stop a gating that is nearly deterministic from growing without end
+
+
+_LEAST_LOG_GATING = -1e300  # instead of minus infinity
 
 
 def gating_unit(space: SearchSpace) -> LinearGaussian:
@@ -29,6 +33,21 @@ def expected_values(values: Quadratic, unit: LinearGaussian, contexts: Array) ->
     bent = np.einsum("ni,kij,nj->nk", z, values.curvature, z)
     expected: Array = values.level + z @ values.slope[:, :, 0].T - 0.5 * bent
     return expected
+
+
+def standard_errors(values: Quadratic, unit: LinearGaussian, contexts: Array, targets: Array) -> Array:
+    """Returns the standard errors `(K,)` of models of `targets (K, n)`, at their own `contexts (K, n, dc)` on average.
+
+    They follow from the variance that the models leave unexplained.
+    """
+    count, n, dim = contexts.shape
+    z = unit.select(np.zeros(count, np.intp)).whitened(contexts[:, :, :0], contexts)  # (K, dc, n)
+    bent = np.einsum("kin,kij,kjn->kn", z, values.curvature, z)
+    fitted = values.level[:, None] + np.einsum("kin,ki->kn", z, values.slope[:, :, 0]) - 0.5 * bent
+    features = feature_count(dim)
+    unexplained = ((targets - fitted) ** 2).sum(axis=1) / max(1, n - features)
+    errors: Array = np.sqrt(unexplained * features / n)
+    return errors
 
 
 @dataclass(frozen=True)
@@ -90,14 +109,18 @@ def priced_gating_step(log_gating: Array, expected: Array, kl_bound: float, pric
         return _measures(solution(log_eta), log_q)[0] - kl_bound
 
     low, high = _LEAST_LOG_ETA, _LOG_MULTIPLIERS[1] + np.log1p(price / scale)  # the price may dwarf the differences
-    log_eta = low if excess(low) <= 0 else high if excess(high) > 0 else brentq(excess, low, high)
+    while excess(high) > 0:  # and so may differences where a component has hardly been used
+        if high > _MOST_LOG_ETA:
+            return GatingStep(1.0, 0.0, *_measures(log_q, log_q))
+        high += _LOG_MULTIPLIERS[1]
+    log_eta = low if excess(low) <= 0 else brentq(excess, low, high)
     total = np.exp(log_eta) + price / scale
     return GatingStep(np.exp(log_eta) / total, 1 / (scale * total), *_measures(solution(log_eta), log_q))
 
 
 def _standardised(log_gating: Array, expected: Array) -> tuple[Array, Array, float]:
     """Returns the old log gating, advantages of unit scale, and that scale."""
-    log_q = np.maximum(log_gating, -700.0)
+    log_q = np.maximum(log_gating, _LEAST_LOG_GATING)
     centred = expected - (np.exp(log_q) * expected).sum(axis=1, keepdims=True)
     spread = np.sqrt((np.exp(log_q) * centred**2).sum(axis=1).mean())
     scale = float(max(spread, 1e-9 * np.abs(expected).max())) + 1e-12  # equal but for rounding is equal

@@ -5,6 +5,7 @@ import numpy as np
 from svsl.learners.base import SearchSpace
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.learners.svsl_steps import Start, initial_experts
+from svsl.model.editing import regions_of_use
 from svsl.model.gaussians import Array, IntArray, LinearGaussian
 from svsl.model.mixture import Mixture, log_normalised
 from svsl.tasks.base import uniform_contexts
@@ -27,15 +28,17 @@ def split_contexts(mixture: Mixture, space: SearchSpace, rng: np.random.Generato
     """Returns the context distributions of two halves of each component, and the logarithms of their shares.
 
     They are clusters of the uniform contexts that the gating gives to the component. Halves of a component are
-    adjacent; shares are fractions of all contexts. A component with too few contexts is duplicated.
+    adjacent; shares are fractions of all contexts. A component with too few contexts is duplicated, with the mean and
+    covariance of where the gating is highest.
     """
     points = uniform_contexts(space, _POINTS * len(mixture), rng)
     owners = mixture.sample_components(points, rng)
-    halves, shares = mixture.contexts.select(np.zeros(0, np.intp)), np.zeros((len(mixture), 2))
+    regions = regions_of_use(mixture, points, space.context_high - space.context_low)
+    halves, shares = regions.select(np.zeros(0, np.intp)), np.zeros((len(mixture), 2))
     for component in range(len(mixture)):
         own = points[owners == component]
         shares[component] = max(len(own), 1) / 2
-        half = mixture.contexts.select(np.array([component, component]))
+        half = regions.select(np.array([component, component]))
         if len(own) >= _POINTS_PER_CLUSTER:
             half, shares[component] = _clusters(own, 2, space, rng)
         halves = halves.append(half)

@@ -163,7 +163,6 @@ class SVSL:
     @property
     def progress(self) -> Progress:
         """Progress of training."""
-        recent = self.expert_buffer.mean_returns()
         closing = self.config.closing_iterations > 0 and self.stage in ("closing", "weights", "done")
         components = self.schedule.added
         if closing:  # deleted ones are not split
@@ -176,9 +175,17 @@ class SVSL:
             work=self.schedule.episodes_so_far(self.stage, self.component, self.iteration) / self.schedule.total
             if self.expert_buffer.filled.any() or self.context_buffer.filled.any()
             else 0.0,
-            recent_return=float(recent[-1]) if len(recent) else float("nan"),
+            recent_return=self._recent_return(closing),
             counts={"failed_steps": self.failed_steps, "deleted": self.deleted},
         )
+
+    def _recent_return(self, closing: bool) -> float:
+        """Returns the mean return of the newest component's episodes; in the closing stage the median of all means."""
+        recent = self.expert_buffer.mean_returns()
+        if not len(recent) or not closing:
+            return float(recent[-1]) if len(recent) else float("nan")
+        known = recent[~np.isnan(recent)]
+        return float(np.median(known)) if len(known) else float("nan")
 
     def mixture(self) -> Mixture | None:
         """Returns the finished components, whose weights are not learned yet in most stages."""

@@ -171,7 +171,8 @@ class SVSLConfig(LearnerConfig):
         splits = min(self.splits, components.bit_length() - 1)
         components -= components % 2**splits
         iterations = shrunk(self.iterations, scale, 5, power)
-        closing = shrunk(self.closing_iterations, scale, min(5 + splits, self.closing_iterations), power)
+        filled = 0 if self.curriculum or self.buffer is None else -(-self.buffer // self.closing_batch)
+        closing = shrunk(self.closing_iterations, scale, min(filled + 5 + splits, self.closing_iterations), power)
         return replace(self, components=components, splits=splits, iterations=iterations, closing_iterations=closing)
 
     def with_budget(self, episodes: float) -> Self:
@@ -187,6 +188,10 @@ class SVSLConfig(LearnerConfig):
         buffer = self.buffer if self.buffer is not None else int(1.5 * features)
         least, what = (1 + dim + inputs, "linear terms") if self.shrinkage else (features, "features")
         require(buffer >= least, "buffer", f"at least the {least} {what} of the expert's model", buffer)
+        if not self.curriculum:  # a component makes its first step when its buffer is full
+            least = -(-buffer // self.closing_batch)
+            what = f"at least {least} without a curriculum, to fill the buffer ({buffer}) by {self.closing_batch}"
+            require(self.closing_iterations >= least, "closing_iterations", what, self.closing_iterations)
         least = feature_count(dim_context) if self.learns_gating else 0
         require(buffer >= least, "buffer", f"at least the {least} features of a gating step's model", buffer)
 

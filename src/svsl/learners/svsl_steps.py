@@ -10,7 +10,13 @@ import numpy as np
 
 from svsl.learners.base import SearchSpace
 from svsl.learners.buffer import ReplayBuffer
-from svsl.learners.gating import expected_values, gating_unit, priced_gating_step, with_gating_of
+from svsl.learners.gating import (
+    expected_values,
+    gating_unit,
+    priced_gating_step,
+    standard_errors,
+    with_gating_of,
+)
 from svsl.learners.outside import score_outside
 from svsl.learners.surrogates import fit_quadratic
 from svsl.learners.svsl_config import SVSLConfig
@@ -24,6 +30,7 @@ _CONTEXT_STD_LIMITS = (5e-5, 3.0)  # in units of the context scale
 _CANDIDATES = 3  # random contexts; a warm start is near the least covered one
 _NEIGHBOURS = 10  # stored episodes nearest to that context, or of each component; the best one is taken
 _WARM_START_STD = 0.1  # search width of a warm-started expert, relative to the task's initial std
+_ERROR_PRICE = 0.1  # least price of a gating step, relative to the standard error of its models
 _GATING_CONTEXTS = 1000  # uniform contexts on which the divergence of a gating step is measured
 
 Start = tuple[LinearGaussian, LinearGaussian]  # context distribution and expert, one component each
@@ -187,17 +194,19 @@ def gating_update(
 ) -> tuple[Mixture, int]:
     """Makes a step of the gating `pi(o|c)` on the experts' targets plus `alpha H[expert]`, with a bonus for entropy.
 
-    The bonus is `gamma`. What a component is worth in a context is a quadratic fitted to its episodes. One whose buffer
-    is not full yet, or whose model is not finite, is worth what the others are on average, so that only the bonus
-    changes its share. Also returns how many models were not finite.
+    What a component is worth in a context is a quadratic fitted to its episodes. One whose buffer is not full yet, or
+    whose model is not finite, is worth what the others are on average, so that only the bonus changes its share. The
+    bonus is `gamma`, or a share of the standard error of the models: what they cannot tell must not decide for good.
+    Also returns how many models were not finite.
     """
     full = np.flatnonzero(buffer.full(np.arange(len(mixture))))
     if not len(full):
         return mixture, 0
     assert config.kl_gating is not None
     unit, contexts = gating_unit(space), buffer.contexts[full]
-    targets = _expert_targets(mixture, buffer, full, config, likelihood)
-    targets = targets + config.alpha * mixture.experts.entropy[full][:, None]
+    blocks = [full[start : start + _BLOCK] for start in range(0, len(full), _BLOCK)]
+    targets = np.concatenate([_expert_targets(mixture, buffer, block, config, likelihood) for block in blocks])
+    targets += config.alpha * mixture.experts.entropy[full][:, None]
     own = fit_quadratic(unit.select(np.zeros(len(full), np.intp)), contexts[:, :, :0], contexts, targets)
     points = uniform_contexts(space, _GATING_CONTEXTS, rng)
     finite = np.isfinite(expected_values(own, unit, points)).all(axis=0)
@@ -209,7 +218,10 @@ def gating_update(
     log_gating, expected = mixture.log_gating(points), expected_values(values, unit, points)
     if not np.isfinite(expected).all():
         return mixture, len(full)
-    step = priced_gating_step(log_gating, expected, config.kl_gating, config.distinction_price)
+    use = np.exp(log_gating).mean(axis=0)[full[finite]] + 1e-12
+    errors = standard_errors(own.select(np.flatnonzero(finite)), unit, contexts[finite], targets[finite])
+    price = max(config.distinction_price, _ERROR_PRICE * float(np.sqrt(np.average(errors**2, weights=use))))
+    step = priced_gating_step(log_gating, expected, config.kl_gating, price)
     return with_gating_of(mixture, values, unit, step), int((~finite).sum())
 
 

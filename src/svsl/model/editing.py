@@ -8,11 +8,10 @@ import numpy as np
 
 from svsl.errors import SvslError
 from svsl.model.files import parse_json
-from svsl.model.gaussians import IntArray, LinearGaussian
+from svsl.model.gaussians import Array, IntArray, LinearGaussian
 from svsl.model.library import SkillLibrary, recorded_count
 from svsl.model.mixture import Mixture, log_normalised, logsumexp
 
-_CONTEXTS = 10_000  # in which the use of components is measured
 _FLAT = 1e-3  # least standard deviation of the contexts of a component, relative to the box
 
 
@@ -53,22 +52,28 @@ def heavy_components(library: SkillLibrary, min_weight: float = 0.0, max_compone
     return np.sort(heaviest_first[:max_components])
 
 
-def by_use(library: SkillLibrary) -> SkillLibrary:
-    """Returns the library with the context distributions and weights of the contexts that its components get.
+def by_use(library: SkillLibrary, contexts: Array) -> SkillLibrary:
+    """Returns the library with the context distributions and weights of the `contexts (n, dc)` its components get.
 
-    A context distribution has the mean and covariance of uniform contexts in the box, each counted by the component's
-    gating there, and a weight is its mean gating. The gating stays about the same.
+    A context distribution has the mean and covariance of the contexts, each counted by the component's gating there,
+    and a weight is its mean gating. The gating stays about the same.
     """
-    width = library.context_high - library.context_low
-    contexts = library.context_low + width * np.random.default_rng(0).random((_CONTEXTS, library.context_dim))
-    log_gating = np.maximum(library.mixture.log_gating(contexts), -700.0)
-    shares = np.exp(log_normalised(log_gating.T))  # (K, n), also of a component that is hardly used
-    means = shares @ contexts
-    products = (contexts[:, :, None] * contexts[:, None]).reshape(_CONTEXTS, -1)
-    covs = (shares @ products).reshape(len(library), len(width), -1) - means[:, :, None] * means[:, None]
-    regions = LinearGaussian.unconditional(means, np.linalg.cholesky(covs + np.diag((_FLAT * width) ** 2)))
-    weights = log_normalised(logsumexp(log_gating.T))
+    regions = regions_of_use(library.mixture, contexts, library.context_high - library.context_low)
+    weights = log_normalised(logsumexp(_bounded_log_gating(library.mixture, contexts).T))
     return replace(library, mixture=Mixture(weights, regions, library.mixture.experts))
+
+
+def regions_of_use(mixture: Mixture, contexts: Array, width: Array) -> LinearGaussian:
+    """Returns the Gaussians of the contexts `(n, dc)` that each component gets by the gating, in a box of a width."""
+    shares = np.exp(log_normalised(_bounded_log_gating(mixture, contexts).T))  # (K, n)
+    means = shares @ contexts
+    products = (contexts[:, :, None] * contexts[:, None]).reshape(len(contexts), -1)
+    covs = (shares @ products).reshape(len(mixture), len(width), -1) - means[:, :, None] * means[:, None]
+    return LinearGaussian.unconditional(means, np.linalg.cholesky(covs + np.diag((_FLAT * width) ** 2)))
+
+
+def _bounded_log_gating(mixture: Mixture, contexts: Array) -> Array:
+    return np.maximum(mixture.log_gating(contexts), -700.0)  # a component that is hardly used has a place, too
 
 
 def merge(libraries: Sequence[SkillLibrary]) -> SkillLibrary:

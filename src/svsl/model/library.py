@@ -51,7 +51,9 @@ class Component:
 
     Attributes:
         weight: `pi(o)`.
-        context_mean: `(dc,)`, mean of `pi(c|o)`.
+        log_weight: `log pi(o)`; with a learned gating weights may be too small for a number.
+        context_mean: `(dc,)`, mean of `pi(c|o)`. With a learned gating weights, means and covariances say something
+            only together: how the gating divides the contexts.
         context_cov: `(dc, dc)`.
         gain: `(dt, dc)`; the mean parameters are `gain c + bias`. With quadratic experts `(dt, dc (dc + 3) / 2)`, and
             `c` is followed by its products `c_i c_j` with `i <= j`.
@@ -67,6 +69,7 @@ class Component:
     """
 
     weight: float
+    log_weight: float
     context_mean: Array
     context_cov: Array
     gain: Array
@@ -130,8 +133,9 @@ class SkillLibrary:
     @property
     def components(self) -> tuple[Component, ...]:
         """The components as a tuple of `Component`."""
-        weights = np.exp(self.mixture.log_weights).tolist()
-        return tuple(Component(*parts) for parts in zip(weights, *self._arrays().values(), strict=True))
+        log_weights = self.mixture.log_weights
+        weights = np.exp(log_weights).tolist(), log_weights.tolist()
+        return tuple(Component(*parts) for parts in zip(*weights, *self._arrays().values(), strict=True))
 
     def sample(self, context: ArrayLike, rng: np.random.Generator, *, outside: Outside = "raise") -> Skill:
         """Draws a component from the gating and parameters from its expert."""
@@ -171,13 +175,15 @@ class SkillLibrary:
     def table(self) -> tuple[list[str], Array]:
         """Returns all components as a table: column names and one row of numbers per component.
 
-        Columns: `component`, `weight`, `context_mean_I`, `context_cov_I_J`, `gain_P_I`, `bias_P`, `cov_P_Q`; I and J
-        are indices of context dimensions, P and Q of parameters, from 0. The mean parameters are `gain c + bias`. With
-        quadratic experts `gain_P_I_J` are the factors of the products of context dimensions I and J.
+        Columns: `component`, `weight`, `log_weight`, `context_mean_I`, `context_cov_I_J`, `gain_P_I`, `bias_P`,
+        `cov_P_Q`; I and J are indices of context dimensions, P and Q of parameters, from 0. The mean parameters are
+        `gain c + bias`. With quadratic experts `gain_P_I_J` are the factors of the products of context dimensions I and
+        J.
         """
         count = len(self)
-        columns = {"component": np.arange(count, dtype=np.float64), "weight": np.exp(self.mixture.log_weights)}
-        columns |= self._arrays()
+        log_weights = self.mixture.log_weights
+        columns = {"component": np.arange(count, dtype=np.float64), "weight": np.exp(log_weights)}
+        columns |= {"log_weight": log_weights, **self._arrays()}
         names = ["_".join([name, *map(str, at)]) for name, a in columns.items() for at in np.ndindex(a.shape[1:])]
         if self.mixture.expert_degree == 2:
             dims = range(self.context_dim)

@@ -18,7 +18,9 @@ from svsl.model.shipped import load_pretrained, pretrained_names
 from svsl.runs.config import RunConfig, require_fit, use_workers
 from svsl.runs.folder import Run
 from svsl.runs.trust import NamedTask, TaskChoice
-from svsl.tasks.base import Task
+from svsl.tasks.base import Task, uniform_contexts
+
+_CONTEXTS = 10_000  # in which the use of components is measured
 
 
 @dataclass(frozen=True)
@@ -144,16 +146,20 @@ def config_of(library: SkillLibrary, run: Run | None = None) -> RunConfig:
     return RunConfig(task.name, task.options, "svsl", find_preset(task.name).settings, seed_of(library))
 
 
-def with_regions(library: SkillLibrary) -> SkillLibrary:
+def with_regions(library: SkillLibrary, task: Task) -> SkillLibrary:
     """Returns the library with context distributions and weights that say where its components are used.
 
     Those of most libraries do. Where the gating was learned as a whole, only the gating means something.
+
+    Args:
+        library: A library that fits the task.
+        task: Its contexts are drawn uniformly, only valid ones.
     """
     try:
         learned = RunConfig.from_json(library.metadata["config"]).settings.learns_gating
     except (KeyError, ValueError, TypeError):  # a merged library, or one from elsewhere
         learned = False
-    return by_use(library) if learned else library
+    return by_use(library, uniform_contexts(task, _CONTEXTS, np.random.default_rng(0))) if learned else library
 
 
 def seed_of(library: SkillLibrary) -> int:

@@ -47,7 +47,7 @@ def main(args: list[str]) -> int:
     )
     choice = parse_known(TaskFlags, flags, f"svsl extend {source}").choice
     opened = open_source(source, choice)
-    base, old_run = with_regions(opened.library), opened.run
+    base, old_run = opened.library, opened.run
     if old_run is not None and not old_run.finished:
         raise SvslError(f"{source} is not finished; resume it with svsl resume {source}, then extend it")
     name, task_options = opened.named_task.chosen(choice)  # nothing of the task is imported before
@@ -75,6 +75,7 @@ def main(args: list[str]) -> int:
     )
     task = config.make_task(run.workers)
     config.check(task, base)  # rejects an invalid configuration before the folder is created
+    base = with_regions(base, task)
     folder = run.out or _default_folder(source, old_run)
     if old_run is not None and folder.resolve() == old_run.folder.resolve():
         raise SvslError(f"{folder} holds the library to extend; choose another --out")

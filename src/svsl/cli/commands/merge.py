@@ -36,11 +36,13 @@ def main(options: Options) -> None:
     """Writes the merged library and prints its evaluation beside those of its parts."""
     refuse_existing(options.out, options.overwrite)
     parts = [open_source(source, options.choice) for source in options.sources]
-    merged = parts[0].holding(merge([with_regions(part.library) for part in parts]), "merged")
+    tasks = [part.make_task() for part in parts]
+    libraries = [with_regions(part.library, task) for part, task in zip(parts, tasks, strict=True)]
+    merged = parts[0].holding(merge(libraries), "merged")
     evaluations = {}
-    for source in (*parts, merged):
+    for source, task in zip([*parts, merged], [*tasks, tasks[0]], strict=True):
         with StageDisplay(f"evaluation {source.name}") as progress:
-            evaluations[source.name] = evaluate_source(source, options.contexts, report=progress)
+            evaluations[source.name] = evaluate_source(source, options.contexts, task=task, report=progress)
     merged.save(options.out)
     show_side_by_side(evaluations)
     print(f"library  {options.out}")

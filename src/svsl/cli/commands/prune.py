@@ -55,17 +55,18 @@ def main(options: Options) -> None:
     source = open_source(options.source, options.choice)
     source.named_task.chosen(options.choice)  # rejects a task that is not trusted under the name the user gave
     before = source.holding(source.library, "before")
-    heavy = heavy_components(with_regions(before.library), options.min_weight or 0.0, options.max_components)
+    task = before.make_task()
+    heavy = heavy_components(with_regions(before.library, task), options.min_weight or 0.0, options.max_components)
     after = before.holding(select(before.library, heavy), "after")
     if options.redundant:
-        task, rng = after.make_task(), stream(seed_of(after.library), PRUNE_STREAM)
+        rng = stream(seed_of(after.library), PRUNE_STREAM)
         with numeric_settings():
             behaviours = repertoire(after.library.mixture, task, uniform_contexts(task, options.contexts, rng), rng)
         after = before.holding(select(after.library, needed_components(behaviours, options.tolerance)), "after")
     evaluations = {}
     for source in (before, after):
         with StageDisplay(f"evaluation {source.name}") as progress:
-            evaluations[source.name] = evaluate_source(source, options.contexts, report=progress)
+            evaluations[source.name] = evaluate_source(source, options.contexts, task=task, report=progress)
     after.save(options.out)
     show_side_by_side(evaluations)
     print(f"library  {options.out}")

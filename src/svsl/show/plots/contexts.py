@@ -44,10 +44,10 @@ def draw_contexts(
     success = run_finite(task, contexts, best, rng).success
     failed = contexts[~success][:, list(dims)]
     if len(dims) == 2:
-        draw_context_ellipses(axes, library, (dims[0], dims[1]))
+        draw_context_ellipses(axes, with_regions(library, task), (dims[0], dims[1]))
         draw_failures(axes, failed)
     else:
-        draw_context_densities(axes, library, dims[0])
+        draw_context_densities(axes, with_regions(library, task), dims[0])
         draw_failures(axes, np.pad(failed, ((0, 0), (0, 1))))
     name_axes(axes, task, dims)
     components = counted(len(library), "component")
@@ -66,7 +66,7 @@ def draw_context_ellipses(
 ) -> None:
     """Draws the contexts of each component as an ellipse of one standard deviation, more opaque if it is heavier."""
     low, high = library.context_low[list(dims)], library.context_high[list(dims)]
-    mixture = with_regions(library).mixture
+    mixture = library.mixture
     contexts, weights = mixture.contexts, np.exp(mixture.log_weights)
     variance, axis = np.linalg.eigh(contexts.cov[:, list(dims)][:, :, list(dims)])
     for k, color in enumerate(map(component_color, range(len(library)))):
@@ -95,7 +95,7 @@ def draw_context_densities(axes: Axes, library: SkillLibrary, dim: int, number_s
     """Draws curves of `pi(o) pi(c|o)` over one context dimension."""
     low, high = library.context_low[dim], library.context_high[dim]
     grid = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), 400)
-    mixture = with_regions(library).mixture
+    mixture = library.mixture
     means, stds = mixture.contexts.bias[:, dim], np.sqrt(mixture.contexts.cov[:, dim, dim])
     peaks = np.exp(mixture.log_weights) / (stds * np.sqrt(2 * np.pi))
     for k, (mean, std, peak) in enumerate(zip(means, stds, peaks, strict=True)):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from svsl.model.gaussians import Array
 from svsl.model.library import SkillLibrary
+from svsl.runs.sources import with_regions
 from svsl.show.plots.contexts import draw_context_densities, draw_context_ellipses, draw_success_map, name_axes
 from svsl.show.plots.style import pixels
 from svsl.show.viewer.stage import facing
@@ -28,12 +29,12 @@ def map_picture(
     figure = Figure(figsize=(6.4, 6.4), dpi=_PIXELS / 6.4)
     axes = figure.add_axes((0.14, 0.11, 0.83, 0.83))
     if len(dims) == 1:
-        draw_context_densities(axes, library, dims[0], _NUMBER_SIZE)
+        draw_context_densities(axes, with_regions(library, task), dims[0], _NUMBER_SIZE)
     else:
         if success is not None:
             low, high = library.context_low[list(dims)], library.context_high[list(dims)]
             draw_success_map(axes, success, low, high, colors="gray")
-        draw_context_ellipses(axes, library, (dims[0], dims[1]), _NUMBER_SIZE)
+        draw_context_ellipses(axes, with_regions(library, task), (dims[0], dims[1]), _NUMBER_SIZE)
     name_axes(axes, task, dims)
     axes.xaxis.label.set_fontsize(16)
     axes.yaxis.label.set_fontsize(16)
