@@ -54,6 +54,52 @@ def test_a_quadratic_way_is_found_exactly_and_a_linear_expert_misses_it() -> Non
     assert returns.min() < -0.1
 
 
+def test_experts_become_quadratic_in_the_closing_stage() -> None:
+    """They are linear until then, do the same when it begins, and follow the curve at its end."""
+    task = Curved()
+    config = SVSLConfig(
+        components=1, iterations=40, alpha=1e-3, kl_expert=0.1, kl_context=0.01, reject_outside=True,
+        closing_iterations=200, closing_degree=2, kl_closing=0.5, closing_shrinkage=1.0, closing_entropy_loss=0.05,
+    )  # fmt: skip
+    learner, rng = SVSL(config, space_of(task), stream(0)), stream(1)
+    contexts = np.array([[-0.8, 0.2], [0.9, 2.8], [-0.5, 2.5]])
+    first = np.zeros(3, np.intp)
+    while learner.stage != "closing":
+        before = learner._current
+        assert before.expert_degree == 1
+        helpers.advance(learner, task)
+    mixture = learner.mixture()
+    assert mixture is not None
+    assert mixture.expert_degree == 2
+    assert not mixture.experts.gain[:, :, 2:].any()
+    entropies = [float(mixture.experts.entropy[0])]
+    while not learner.done:
+        helpers.advance(learner, task)
+        entropies.append(float(learner._current.experts.entropy[0]))
+    experts = learner._current.experts
+    np.testing.assert_allclose(experts.gain[0], task.gain, atol=0.05)
+    assert np.diff(entropies).min() >= -0.05 * 3 - 1e-9
+    means = learner._current.component_means(contexts, first)
+    assert task.evaluate(contexts, means, rng).returns.min() > -0.02
+
+
+def test_settings_of_the_closing_stage() -> None:
+    config = SVSLConfig(kl_closing=0.3, shrinkage=5.0, entropy_loss=0.2, closing_iterations=1)
+    same = config.closing
+    assert (same.kl_expert, same.shrinkage, same.entropy_loss, same.expert_degree) == (0.3, 5.0, 0.2, 1)
+    own = replace(config, closing_degree=2, closing_shrinkage=0.0, closing_entropy_loss=0.0).closing
+    assert (own.kl_expert, own.shrinkage, own.entropy_loss, own.expert_degree) == (0.3, 0.0, 0.0, 2)
+    space = space_of(Unimodal())  # 3 parameters, 2 context dimensions
+    linear, quadratic = 1 + 5 + 15, 1 + 3 + 6 + 5 * (1 + 3)
+    assert SVSLConfig(closing_iterations=1).resolved(space).buffer == int(1.5 * linear)
+    assert SVSLConfig(closing_iterations=1, closing_degree=2).resolved(space).buffer == int(1.5 * quadratic)
+    assert SVSLConfig(closing_degree=2).resolved(space).buffer == int(1.5 * linear), "there is no closing stage"
+    with pytest.raises(SvslError, match=f"buffer: expected at least the {quadratic} features"):
+        SVSLConfig(closing_iterations=1, closing_degree=2, buffer=quadratic - 1).resolved(space)
+    with pytest.raises(SvslError, match="closing_degree: expected 2 to 2, got 1"):
+        SVSLConfig(expert_degree=2, closing_degree=1)
+
+
 @few_examples(8)
 @given(seed=st.integers(0, 10**6), dim_y=st.integers(1, 4), dim_context=st.integers(1, 3))
 def test_the_fit_to_monomials_recovers_curvature_and_slope(seed: int, dim_y: int, dim_context: int) -> None:
@@ -77,6 +123,7 @@ def test_the_fit_to_monomials_recovers_curvature_and_slope(seed: int, dim_y: int
     [
         replace(TINY, shrinkage=10.0, entropy_loss=0.01, buffer=20, closing_iterations=2),
         replace(TINY, from_scratch=1, warm_start_iterations=4, gamma=0.5, distinguish_by="behaviour"),
+        replace(TINY, expert_degree=1, closing_degree=2, closing_iterations=4, closing_shrinkage=10.0, splits=0),
     ],
 )
 def test_every_state_continues_bit_for_bit(config: SVSLConfig) -> None:

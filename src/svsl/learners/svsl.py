@@ -249,6 +249,8 @@ class SVSL:
 
     def _start_closing(self) -> None:
         self.stage, self.iteration = "closing", 0
+        if self._current.expert_degree < self.config.closing.expert_degree:
+            self._mixture = self._current.with_quadratic_experts()
         self._unused = np.zeros(len(self._current), dtype=np.intp)
 
     def _next_component(self) -> None:
@@ -359,7 +361,7 @@ class SVSL:
         enough = self._unused >= self.config.closing_batch
         ready = np.flatnonzero(enough & self.expert_buffer.full(np.arange(len(enough))))
         self._unused[ready] = 0
-        self._update_experts(ready, replace(self.config, kl_expert=self.config.kl_closing))
+        self._update_experts(ready, self.config.closing)
         if self.config.kl_gating is not None:
             known = self._current, self.expert_buffer, self.config, self._likelihood
             self._mixture, failed = svsl_steps.gating_update(*known, self.space, self.rng)

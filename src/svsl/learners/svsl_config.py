@@ -69,6 +69,13 @@ class SVSLConfig(LearnerConfig):
     """New episodes per component and iteration of the closing stage, on average."""
     kl_closing: float = 0.02
     """KL bound of an expert's step in the closing stage."""
+    closing_degree: Literal[1, 2] | None = None
+    """Degree of the experts' means from the closing stage on; default that of before. Quadratic experts are easier to
+    learn from linear ones that have found a skill than from scratch."""
+    closing_shrinkage: float | None = None
+    """Shrinkage in the closing stage; default that of before."""
+    closing_entropy_loss: float | None = None
+    """Most entropy that an expert may lose in a step of the closing stage; default that of before."""
     kl_gating: float | None = None
     """Bound on the expected KL divergence of a gating step after each iteration of the closing stage. These steps send
     each context to the components that are better there and take no episodes of their own. They replace the weight
@@ -120,11 +127,14 @@ class SVSLConfig(LearnerConfig):
         self.require_at_least(1, "context_batch", "expert_batch", "buffer", "closing_batch")
         self.require_at_least(0, "alpha", "beta", "beta_weight", "weight_iterations", "from_scratch")
         self.require_at_least(0, "gamma", "closing_iterations", "start_tests", "shrinkage", "entropy_loss", "splits")
+        self.require_at_least(0, "closing_shrinkage", "closing_entropy_loss")
         require(self.gamma is None or self.gamma <= self.beta, "gamma", f"at most beta ({self.beta:g})", self.gamma)
         for name in ("kl_expert", "kl_context", "kl_weight", "kl_closing"):
             require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
         require(self.kl_gating is None or self.kl_gating > 0, "kl_gating", "above 0", self.kl_gating)
         require(self.expert_degree in (1, 2), "expert_degree", "1 or 2", self.expert_degree)
+        least = self.expert_degree
+        require(self.closing_degree in (None, least, 2), "closing_degree", f"{least} to 2", self.closing_degree)
         closing = self.curriculum or self.closing_iterations > 0
         require(closing, "closing_iterations", "at least 1 without a curriculum", self.closing_iterations)
         require(self.closing_iterations > 0 or not self.splits, "splits", "0 without a closing stage", self.splits)
@@ -138,6 +148,17 @@ class SVSLConfig(LearnerConfig):
     def distinction_price(self) -> float:
         """The price of being distinct: `gamma`, by default `alpha`."""
         return self.alpha if self.gamma is None else self.gamma
+
+    @property
+    def closing(self) -> Self:
+        """The settings in the closing stage."""
+        return replace(
+            self,
+            kl_expert=self.kl_closing,
+            expert_degree=self.closing_degree or self.expert_degree,
+            shrinkage=self.shrinkage if self.closing_shrinkage is None else self.closing_shrinkage,
+            entropy_loss=self.entropy_loss if self.closing_entropy_loss is None else self.closing_entropy_loss,
+        )
 
     @property
     def warning(self) -> str | None:
@@ -183,11 +204,16 @@ class SVSLConfig(LearnerConfig):
         """Returns the settings with every default that depends on the task filled in."""
         width = space.context_high - space.context_low
         dim_context, dim = len(width), len(space.initial_mean)
-        inputs = input_count(dim_context, self.expert_degree)
-        features = feature_count(dim + inputs) if self.expert_degree == 1 else feature_count(dim) + inputs * (1 + dim)
-        buffer = self.buffer if self.buffer is not None else int(1.5 * features)
-        least, what = (1 + dim + inputs, "linear terms") if self.shrinkage else (features, "features")
-        require(buffer >= least, "buffer", f"at least the {least} {what} of the expert's model", buffer)
+        stages = [self, self.closing] if self.closing_iterations else [self]
+        inputs = [input_count(dim_context, stage.expert_degree) for stage in stages]
+        features = [
+            feature_count(dim + n) if stage.expert_degree == 1 else feature_count(dim) + n * (1 + dim)
+            for stage, n in zip(stages, inputs, strict=True)
+        ]
+        buffer = self.buffer if self.buffer is not None else int(1.5 * max(features))
+        for stage, n, size in zip(stages, inputs, features, strict=True):
+            least, what = (1 + dim + n, "linear terms") if stage.shrinkage else (size, "features")
+            require(buffer >= least, "buffer", f"at least the {least} {what} of the expert's model", buffer)
         if not self.curriculum:  # a component makes its first step when its buffer is full
             least = -(-buffer // self.closing_batch)
             what = f"at least {least} without a curriculum, to fill the buffer ({buffer}) by {self.closing_batch}"

@@ -178,7 +178,7 @@ def expert_step(
     """
     old, targets = mixture.experts.select(index), _expert_targets(mixture, buffer, index, config, likelihood)
     samples = mixture.inputs(buffer.contexts[index]), buffer.parameters[index], targets
-    model = fit_quadratic(old, *samples, shrinkage=config.shrinkage, input_products=config.expert_degree == 1)
+    model = fit_quadratic(old, *samples, shrinkage=config.shrinkage, input_products=mixture.expert_degree == 1)
     change = None if config.entropy_loss is None else np.full(len(index), -config.entropy_loss * old.bias.shape[1])
     new, info = gaussian_step(old, model, config.alpha, config.kl_expert, change)
     return new, int((~info.ok).sum())

@@ -1,7 +1,7 @@
 """The mixture of experts: weights, context distributions and experts, computed in log space."""
 
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class Mixture:
         return Mixture(self.log_weights, self.contexts, LinearGaussian.build(gain, experts.bias, experts.chol))
 
     @property
-    def expert_degree(self) -> int:
+    def expert_degree(self) -> Literal[1, 2]:
         """Degree of the experts' means as polynomials of the context: 1 or 2."""
         return 1 if self.experts.gain.shape[2] == self.contexts.bias.shape[1] else 2
 
