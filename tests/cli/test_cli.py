@@ -75,7 +75,19 @@ def test_task_options_are_flags(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_preset_fits_the_task_with_fewer_context_dimensions() -> None:
-    flags = ["--context-dims", "2", "--components", "1", "--iterations", "1", "--test-contexts", "2", "--quiet"]
+    flags = [
+        "--context-dims",
+        "2",
+        "--components",
+        "1",
+        "--iterations",
+        "1",
+        "--splits",
+        "0",
+        "--closing-iterations",
+        "1",
+    ]
+    flags += ["--test-contexts", "2", "--quiet"]
     assert main(["train", "table-tennis", "--preset", "efficient", *flags]) == 0
     library = SkillLibrary.load("runs/table-tennis-seed0/library.safetensors")
     assert library.context_dim == 2
@@ -87,7 +99,10 @@ def test_presets_are_the_defaults_shown(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit):
         main(["train", "planar-reacher", "--help"])
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "--components INT Components to add, one after the other (the paper's N). (default: 60)" in text
+    assert (
+        "--components INT Components at the end, if none is removed (the paper's N): added one after the other" in text
+    )
+    assert "(default: 60)" in text
     assert "(default: 0.0001)" in text
     assert "--free-first-joint" in text
 

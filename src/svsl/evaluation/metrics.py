@@ -165,7 +165,7 @@ def repertoire(
         >>> library, task = svsl.load_pretrained("planar-reacher"), svsl.make_task("planar-reacher")
         >>> found = repertoire(library.mixture, task, np.array([[6.0, 1.5], [5.0, 0.0]]), np.random.default_rng(0))
         >>> found.success.shape
-        (2, 79)
+        (2, 80)
         >>> bool((ways(found) >= 1).all())
         True
     """

@@ -33,7 +33,7 @@ class Evaluation:
         >>> from svsl.runs.sources import open_source
         >>> evaluation = evaluate_source(open_source("planar-reacher"), contexts=100)
         >>> evaluation.components
-        79
+        80
         >>> low, high = evaluation.intervals["ways"]
         >>> low < evaluation.metrics["ways"] < high
         True

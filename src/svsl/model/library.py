@@ -104,7 +104,7 @@ class SkillLibrary:
         False
         >>> library.save("library.safetensors")
         >>> svsl.SkillLibrary.load("library.safetensors")
-        SkillLibrary(planar-reacher: 79 components, 2 context dimensions, 10 parameters)
+        SkillLibrary(planar-reacher: 80 components, 2 context dimensions, 10 parameters)
     """
 
     mixture: Mixture
