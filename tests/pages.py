@@ -149,14 +149,15 @@ def _too_large(words: Words) -> bool:
 
 
 def _smaller(words: Words) -> Words:
-    simulated = next((SIMULATED[name] for name in SIMULATED if name in words[2:3]), None)
+    together = "efficient-random" in words  # all components start in the closing stage, with few features
+    simulated = "70" if together else next((SIMULATED[name] for name in SIMULATED if name in words[2:3]), None)
     fewer = ["--buffer", simulated, "--weight-iterations", "0"] if simulated else []
     fewer += (
         ["--no-figures"] if {"box-pushing", "hopper-jump"} & set(words) else []
     )  # a figure takes thousands of episodes
     if not {"hireps", "ladips"} & set(words):
-        together = "efficient-random" in words  # all components start in the closing stage
         fewer += ["--closing-iterations", "2" if together else "0", "--splits", "0"]
+        fewer += ["--closing-batch", "35"] if together else []
     return {
         "train": [*(["--episodes", "100"] if "ppo" in words else [*SMALL, *fewer]), "--overwrite"],
         "reproduce": [] if "--list" in words else ["--scale", "0.01", "--seeds", "1"],

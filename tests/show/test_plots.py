@@ -18,7 +18,7 @@ from svsl.model.gaussians import Array, LinearGaussian
 from svsl.model.mixture import Mixture
 from svsl.model.random import stream
 from svsl.runs.folder import Run
-from svsl.runs.sources import task_of
+from svsl.runs.sources import task_of, with_regions
 from svsl.show.plots.contexts import contexts_figure, draw_context_ellipses, draw_contexts, success_figure
 from svsl.show.plots.files import FIGURES, plot_library, plot_side_by_side
 from svsl.show.plots.learning import learning_figure
@@ -66,7 +66,7 @@ def test_the_heaviest_component_is_opaque_also_when_rounded(library: SkillLibrar
 
 
 def test_no_number_hides_another() -> None:
-    library = load_pretrained("planar-reacher")
+    library = with_regions(load_pretrained("planar-reacher"), PlanarReacher())
     figure = Figure(figsize=(6, 5.6), layout="constrained")
     draw_context_ellipses(figure.subplots(), library)
     pixels(figure)

@@ -59,6 +59,12 @@ class ReplayBuffer:
         with np.errstate(invalid="ignore"):
             return np.where(used, self.returns, 0.0).sum(axis=1) / self.filled
 
+    def recent_return(self, of_all: bool) -> float:
+        """Returns the mean return of the newest ring, or the median of the means of all; NaN if there are none."""
+        means = self.mean_returns() if of_all else self.mean_returns()[-1:]
+        known = means[~np.isnan(means)]
+        return float(np.median(known)) if len(known) else float("nan")
+
     def full(self, index: IntArray) -> BoolArray:
         """Returns which of the rings `index` have no empty slot left."""
         return np.asarray(self.filled[index] == self.size)

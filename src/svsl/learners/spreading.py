@@ -1,5 +1,7 @@
 """Components that start together, spread evenly over the box, and components that are split into halves."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from svsl.learners.base import SearchSpace
@@ -22,6 +24,16 @@ def start_spread(count: int, config: SVSLConfig, space: SearchSpace, rng: np.ran
     """
     points = uniform_contexts(space, _POINTS + _POINTS_PER_CLUSTER * count, rng)
     return _clusters(points, count, space, rng)[0], initial_experts(count, config, space)
+
+
+def split(mixture: Mixture, learns_gating: bool, space: SearchSpace, rng: np.random.Generator) -> Mixture:
+    """Returns the mixture of two halves of each component, which are adjacent and share its expert and its weight.
+
+    If the gating is learned, their weights are their shares of the contexts.
+    """
+    contexts, log_shares = split_contexts(mixture, space, rng)
+    halves = mixture.select(np.arange(len(log_shares)) // 2)
+    return replace(halves, contexts=contexts, log_weights=log_shares if learns_gating else halves.log_weights)
 
 
 def split_contexts(mixture: Mixture, space: SearchSpace, rng: np.random.Generator) -> tuple[LinearGaussian, Array]:

@@ -14,12 +14,12 @@ from typing import Literal, get_args
 import numpy as np
 
 from svsl.learners import svsl_steps
-from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, add_prefix, require, strip_prefix
+from svsl.learners.base import Arrays, Episodes, Progress, SearchSpace, add_prefix, strip_prefix
 from svsl.learners.behaviours import BehaviourModels
 from svsl.learners.buffer import ReplayBuffer
 from svsl.learners.outside import draw_until_inside
 from svsl.learners.proposal import Proposal, with_unrun
-from svsl.learners.spreading import split_contexts, start_spread
+from svsl.learners.spreading import split, start_spread
 from svsl.learners.svsl_config import Schedule, SVSLConfig
 from svsl.learners.svsl_steps import Step
 from svsl.learners.weighting import kept_components, learn_weights
@@ -32,7 +32,6 @@ Stage = Literal["fill", "context", "expert", "weights", "done", "closing", "star
 _STAGES = get_args(Stage)
 _CLOSING_TESTS = 8  # tests during the closing stage
 _TESTS_TOGETHER = 24  # the same without a curriculum, where the closing stage is the whole training
-_FAILURES = 0.25  # share of the tested contexts, those with the lowest returns, near which a component may start
 
 
 class SVSL:
@@ -56,13 +55,7 @@ class SVSL:
         freeze: bool = False,
     ) -> None:
         self.config, self.space, self.rng = config.resolved(space), space, rng
-        require(config.curriculum or base is None, "curriculum", "True, to extend a library", config.curriculum)
-        require(config.splits == 0 or base is None, "splits", "0, to extend a library", config.splits)
-        # gating steps move all context distributions
-        require(not (freeze and config.learns_gating), "kl_gating", "None, to keep the base as it is", config.kl_gating)
-        if base is not None and base.expert_degree != config.expert_degree:
-            require(base.expert_degree == 1, "expert_degree", "2, as in the library to extend", config.expert_degree)
-            base = base.with_quadratic_experts()
+        base = None if base is None else svsl_steps.extensible(base, config, freeze)
         self.base = len(base) if base is not None else 0
         self.frozen = self.base if freeze else 0
         self.schedule = Schedule(self.config, self.base, self.frozen)
@@ -175,17 +168,9 @@ class SVSL:
             work=self.schedule.episodes_so_far(self.stage, self.component, self.iteration) / self.schedule.total
             if self.expert_buffer.filled.any() or self.context_buffer.filled.any()
             else 0.0,
-            recent_return=self._recent_return(closing),
+            recent_return=self.expert_buffer.recent_return(of_all=closing),
             counts={"failed_steps": self.failed_steps, "deleted": self.deleted},
         )
-
-    def _recent_return(self, closing: bool) -> float:
-        """Returns the mean return of the newest component's episodes; in the closing stage the median of all means."""
-        recent = self.expert_buffer.mean_returns()
-        if not len(recent) or not closing:
-            return float(recent[-1]) if len(recent) else float("nan")
-        known = recent[~np.isnan(recent)]
-        return float(np.median(known)) if len(known) else float("nan")
 
     def mixture(self) -> Mixture | None:
         """Returns the finished components, whose weights are not learned yet in most stages."""
@@ -268,9 +253,7 @@ class SVSL:
 
     def _tell_start(self, asked: Proposal, returns: Array) -> None:
         """Adds a component near one of the contexts with the lowest returns."""
-        worst = np.argsort(returns, kind="stable")[: max(1, round(_FAILURES * len(returns)))]
-        # any of them: the very worst may be impossible; none if all tests were lost
-        self._add_component(asked.contexts[self.rng.choice(worst)] if len(worst) else None)
+        self._add_component(svsl_steps.failing_context(asked.contexts, returns, self.rng))
 
     def _add_component(self, target: Array | None = None) -> None:
         if self.schedule.warm_starts(self.component):
@@ -376,16 +359,11 @@ class SVSL:
             self._split()
 
     def _split(self) -> None:
-        """Splits every component into two, which share its expert, its episodes and its weight.
-
-        The weights of a learned gating become the shares of the contexts.
-        """
-        contexts, log_shares = split_contexts(self._current, self.space, self.rng)
-        pairs = np.arange(2 * len(self._current)) // 2
+        """Splits every component into two, which share its episodes."""
+        mixture = split(self._current, self.config.learns_gating, self.space, self.rng)
+        pairs = np.arange(len(mixture)) // 2
         self._keep(pairs)
-        log_weights = self._current.log_weights if self.config.kl_gating is None else log_shares
-        self._mixture = replace(self._current, contexts=contexts, log_weights=log_weights)
-        self._unused = self._unused[pairs]
+        self._mixture, self._unused = mixture, self._unused[pairs]
 
     # ---- the updates --------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from svsl.learners.base import SearchSpace
+from svsl.learners.base import SearchSpace, require
 from svsl.learners.buffer import ReplayBuffer
 from svsl.learners.gating import (
     expected_values,
@@ -29,6 +29,7 @@ _BLOCK = 16  # components updated together
 _CONTEXT_STD_LIMITS = (5e-5, 3.0)  # in units of the context scale
 _CANDIDATES = 3  # random contexts; a warm start is near the least covered one
 _NEIGHBOURS = 10  # stored episodes nearest to that context, or of each component; the best one is taken
+_FAILURES = 0.25  # share of the tested contexts, those with the lowest returns, near which a component may start
 _WARM_START_STD = 0.1  # search width of a warm-started expert, relative to the task's initial std
 _ERROR_PRICE = 0.1  # least price of a gating step, relative to the standard error of its models
 _GATING_CONTEXTS = 1000  # uniform contexts on which the divergence of a gating step is measured
@@ -38,6 +39,25 @@ Stepped = tuple[LinearGaussian, int]  # the new distributions, and how many of t
 # contexts, parameters and behaviours `(n, ...)` to the log likelihood of each row under every component, `(n, K)`
 Likelihood = Callable[[Array, Array, Array | None], Array]
 Step = Callable[[Mixture, ReplayBuffer, IntArray, SVSLConfig, Likelihood], Stepped]
+
+
+def extensible(base: Mixture, config: SVSLConfig, freeze: bool) -> Mixture:
+    """Returns the components of a library as the settings can extend them; rejects settings that cannot."""
+    require(config.curriculum, "curriculum", "True, to extend a library", config.curriculum)
+    require(config.splits == 0, "splits", "0, to extend a library", config.splits)
+    # gating steps move all context distributions
+    require(not (freeze and config.learns_gating), "kl_gating", "None, to keep the base as it is", config.kl_gating)
+    if base.expert_degree == config.expert_degree:
+        return base
+    require(base.expert_degree == 1, "expert_degree", "2, as in the library to extend", config.expert_degree)
+    return base.with_quadratic_experts()
+
+
+def failing_context(contexts: Array, returns: Array, rng: np.random.Generator) -> Array | None:
+    """Returns one of the tested contexts with the lowest returns; None if all tests were lost."""
+    worst = np.argsort(returns, kind="stable")[: max(1, round(_FAILURES * len(returns)))]
+    # any of them: the very worst may be impossible
+    return contexts[rng.choice(worst)] if len(worst) else None
 
 
 def start_at_random(
