@@ -75,19 +75,8 @@ def test_task_options_are_flags(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_preset_fits_the_task_with_fewer_context_dimensions() -> None:
-    flags = [
-        "--context-dims",
-        "2",
-        "--components",
-        "1",
-        "--iterations",
-        "1",
-        "--splits",
-        "0",
-        "--closing-iterations",
-        "1",
-    ]
-    flags += ["--test-contexts", "2", "--quiet"]
+    small = "--components 1 --iterations 1 --splits 0 --closing-iterations 1 --test-contexts 2 --quiet"
+    flags = ["--context-dims", "2", *small.split()]
     assert main(["train", "table-tennis", "--preset", "efficient", *flags]) == 0
     library = SkillLibrary.load("runs/table-tennis-seed0/library.safetensors")
     assert library.context_dim == 2

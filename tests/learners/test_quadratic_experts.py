@@ -96,8 +96,10 @@ def test_settings_of_the_closing_stage() -> None:
     assert SVSLConfig(closing_degree=2).resolved(space).buffer == int(1.5 * linear), "there is no closing stage"
     with pytest.raises(SvslError, match=f"buffer: expected at least the {quadratic} features"):
         SVSLConfig(closing_iterations=1, closing_degree=2, buffer=quadratic - 1).resolved(space)
-    with pytest.raises(SvslError, match="closing_degree: expected 2 to 2, got 1"):
+    with pytest.raises(SvslError, match="closing_degree: expected 2, like expert_degree, got 1"):
         SVSLConfig(expert_degree=2, closing_degree=1)
+    unused = SVSLConfig(closing_degree=2, closing_shrinkage=1.0).warning
+    assert unused == "closing_degree, closing_shrinkage have no effect without a closing stage: set closing_iterations"
 
 
 @few_examples(8)

@@ -14,11 +14,9 @@ from svsl.model.gaussians import LOG_2PI, Array, LinearGaussian
 from svsl.model.mixture import Mixture, log_normalised, logsumexp
 
 _LOG_MULTIPLIERS = (-12.0, 12.0)  # range of the multipliers, for expected returns of unit scale
-_MOST_LOG_ETA = 300.0
 _LEAST_LOG_ETA = -7.0  # the bound does not stop a gating that is nearly deterministic from growing without end
-
-
-_LEAST_LOG_GATING = -1e300  # instead of minus infinity
+_MOST_LOG_ETA = 300.0  # beyond it no step is made
+_LEAST_LOG_GATING = -1e100  # instead of minus infinity
 
 
 def gating_unit(space: SearchSpace) -> LinearGaussian:

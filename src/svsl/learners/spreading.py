@@ -7,7 +7,7 @@ import numpy as np
 from svsl.learners.base import SearchSpace
 from svsl.learners.svsl_config import SVSLConfig
 from svsl.learners.svsl_steps import Start, initial_experts
-from svsl.model.editing import regions_of_use
+from svsl.model.editing import measured_use
 from svsl.model.gaussians import Array, IntArray, LinearGaussian
 from svsl.model.mixture import Mixture, log_normalised
 from svsl.tasks.base import uniform_contexts
@@ -45,7 +45,7 @@ def split_contexts(mixture: Mixture, space: SearchSpace, rng: np.random.Generato
     """
     points = uniform_contexts(space, _POINTS * len(mixture), rng)
     owners = mixture.sample_components(points, rng)
-    regions = regions_of_use(mixture, points, space.context_high - space.context_low)
+    regions = measured_use(mixture, points, space.context_high - space.context_low)[1]
     halves, shares = regions.select(np.zeros(0, np.intp)), np.zeros((len(mixture), 2))
     for component in range(len(mixture)):
         own = points[owners == component]

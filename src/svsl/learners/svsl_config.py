@@ -133,8 +133,9 @@ class SVSLConfig(LearnerConfig):
             require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
         require(self.kl_gating is None or self.kl_gating > 0, "kl_gating", "above 0", self.kl_gating)
         require(self.expert_degree in (1, 2), "expert_degree", "1 or 2", self.expert_degree)
-        least = self.expert_degree
-        require(self.closing_degree in (None, least, 2), "closing_degree", f"{least} to 2", self.closing_degree)
+        possible = "1 or 2" if self.expert_degree == 1 else "2, like expert_degree"
+        good = self.closing_degree in (None, self.expert_degree, 2)
+        require(good, "closing_degree", possible, self.closing_degree)
         closing = self.curriculum or self.closing_iterations > 0
         require(closing, "closing_iterations", "at least 1 without a curriculum", self.closing_iterations)
         require(self.closing_iterations > 0 or not self.splits, "splits", "0 without a closing stage", self.splits)
@@ -163,8 +164,11 @@ class SVSLConfig(LearnerConfig):
     @property
     def warning(self) -> str | None:
         """What is likely a mistake: settings without effect, or weights that throw away what was trained."""
-        if self.kl_gating and not self.closing_iterations:
-            return "kl_gating has no effect without a closing stage: set closing_iterations"
+        stage = ("kl_gating", "closing_degree", "closing_shrinkage", "closing_entropy_loss")
+        unused = [name for name in stage if getattr(self, name) is not None]
+        if unused and not self.closing_iterations:
+            have = "has" if len(unused) == 1 else "have"
+            return f"{', '.join(unused)} {have} no effect without a closing stage: set closing_iterations"
         if self.beta_weight is None or self.beta_weight >= self.beta or not self.learns_weights:
             return None
         return (

@@ -10,13 +10,7 @@ import numpy as np
 
 from svsl.learners.base import SearchSpace, require
 from svsl.learners.buffer import ReplayBuffer
-from svsl.learners.gating import (
-    expected_values,
-    gating_unit,
-    priced_gating_step,
-    standard_errors,
-    with_gating_of,
-)
+from svsl.learners.gating import expected_values, gating_unit, priced_gating_step, standard_errors, with_gating_of
 from svsl.learners.outside import score_outside
 from svsl.learners.surrogates import fit_quadratic
 from svsl.learners.svsl_config import SVSLConfig

@@ -58,22 +58,22 @@ def by_use(library: SkillLibrary, contexts: Array) -> SkillLibrary:
     A context distribution has the mean and covariance of the contexts, each counted by the component's gating there,
     and a weight is its mean gating. The gating stays about the same.
     """
-    regions = regions_of_use(library.mixture, contexts, library.context_high - library.context_low)
-    weights = log_normalised(logsumexp(_bounded_log_gating(library.mixture, contexts).T))
-    return replace(library, mixture=Mixture(weights, regions, library.mixture.experts))
+    log_weights, regions = measured_use(library.mixture, contexts, library.context_high - library.context_low)
+    return replace(library, mixture=Mixture(log_weights, regions, library.mixture.experts))
 
 
-def regions_of_use(mixture: Mixture, contexts: Array, width: Array) -> LinearGaussian:
-    """Returns the Gaussians of the contexts `(n, dc)` that each component gets by the gating, in a box of a width."""
-    shares = np.exp(log_normalised(_bounded_log_gating(mixture, contexts).T))  # (K, n)
-    means = shares @ contexts
+def measured_use(mixture: Mixture, contexts: Array, width: Array) -> tuple[Array, LinearGaussian]:
+    """Returns the log shares of the contexts `(n, dc)` that components get by the gating, and Gaussians of these.
+
+    The contexts are those of a box of a given `width (dc,)`.
+    """
+    log_gating = np.maximum(mixture.log_gating(contexts), -700.0).T  # one that is hardly used has a place, too
+    counted = np.exp(log_normalised(log_gating))  # (K, n)
+    means = counted @ contexts
     products = (contexts[:, :, None] * contexts[:, None]).reshape(len(contexts), -1)
-    covs = (shares @ products).reshape(len(mixture), len(width), -1) - means[:, :, None] * means[:, None]
-    return LinearGaussian.unconditional(means, np.linalg.cholesky(covs + np.diag((_FLAT * width) ** 2)))
-
-
-def _bounded_log_gating(mixture: Mixture, contexts: Array) -> Array:
-    return np.maximum(mixture.log_gating(contexts), -700.0)  # a component that is hardly used has a place, too
+    covs = (counted @ products).reshape(len(mixture), len(width), -1) - means[:, :, None] * means[:, None]
+    regions = LinearGaussian.unconditional(means, np.linalg.cholesky(covs + np.diag((_FLAT * width) ** 2)))
+    return log_normalised(logsumexp(log_gating)), regions
 
 
 def merge(libraries: Sequence[SkillLibrary]) -> SkillLibrary:

@@ -56,8 +56,8 @@ def main(args: list[str]) -> int:
     settings = old.settings if isinstance(old.settings, SVSLConfig) else find_preset(old.task).settings
     assert isinstance(settings, SVSLConfig)
     description = f"Adds components to the library of {source}, on {old.task} as it was or changed."
-    own_settings = replace(settings, components=_COMPONENTS, curriculum=True, splits=0)  # one after the other
-    own_settings = replace(own_settings, expert_degree=base.mixture.expert_degree, closing_degree=None)
+    one_by_one = replace(settings, components=_COMPONENTS, curriculum=True, splits=0)
+    own_settings = replace(one_by_one, expert_degree=base.mixture.expert_degree, closing_degree=None)
     if parse_known(_Freeze, flags, f"svsl extend {source}").freeze:
         learned_by = SVSLConfig.weight_iterations if settings.learns_gating else settings.weight_iterations
         own_settings = replace(own_settings, kl_gating=None, weight_iterations=learned_by)
