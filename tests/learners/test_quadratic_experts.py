@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import helpers
-from helpers import few_examples, random_mixture, random_stack, space_of
+from helpers import few_examples, kl_divergence, random_mixture, random_stack, space_of
 from svsl import Outcome, SkillLibrary, SvslError, Task
 from svsl.learners.surrogates import fit_quadratic
 from svsl.learners.svsl import SVSL
-from svsl.learners.svsl_config import SVSLConfig
+from svsl.learners.svsl_config import Schedule, SVSLConfig
 from svsl.model.editing import merge
 from svsl.model.gaussians import Array
 from svsl.model.mixture import Mixture, monomials
@@ -98,8 +98,45 @@ def test_settings_of_the_closing_stage() -> None:
         SVSLConfig(closing_iterations=1, closing_degree=2, buffer=quadratic - 1).resolved(space)
     with pytest.raises(SvslError, match="closing_degree: expected 2, like expert_degree, got 1"):
         SVSLConfig(expert_degree=2, closing_degree=1)
+    with pytest.raises(SvslError, match=r"kl_closing_end: expected above 0, at most kl_closing \(0.02\), got 0.05"):
+        SVSLConfig(kl_closing_end=0.05, closing_iterations=1)
     unused = SVSLConfig(closing_degree=2, closing_shrinkage=1.0).warning
     assert unused == "closing_degree, closing_shrinkage have no effect without a closing stage: set closing_iterations"
+
+
+def test_the_bound_falls_after_the_last_split() -> None:
+    config = SVSLConfig(
+        components=4, splits=2, buffer=100, closing_iterations=10, kl_closing=0.08, kl_closing_end=0.01
+    ).resolved(space_of(Unimodal()))
+    schedule = Schedule(config)
+    bounds = [schedule.closing_settings(iteration).kl_expert for iteration in range(1, 11)]
+    last = next(n for n in range(10, 0, -1) if schedule.splits_after(n))
+    assert last == 7
+    np.testing.assert_allclose(bounds, [0.08] * 7 + [0.04, 0.02, 0.01])
+    one = replace(schedule, config=replace(config, splits=0, closing_iterations=1))
+    assert one.closing_settings(1).kl_expert == pytest.approx(0.01)
+    constant = replace(config, kl_closing_end=None)
+    assert replace(schedule, config=constant).closing_settings(10) == constant.closing
+
+
+def test_late_steps_keep_the_falling_bound() -> None:
+    """Measured on the experts of a run: early steps are as large as the first bound allows, the last as the last."""
+    task = Curved()
+    config = SVSLConfig(
+        components=1, iterations=10, alpha=1e-3, kl_expert=0.1, reject_outside=True,
+        closing_iterations=20, kl_closing=0.2, kl_closing_end=0.002,
+    )  # fmt: skip
+    learner, divergences = SVSL(config, space_of(task), stream(0)), []
+    while not learner.done:
+        before, stage = learner._current, learner.stage
+        helpers.advance(learner, task)
+        if stage == "closing":
+            inputs = before.inputs(learner.expert_buffer.contexts)
+            divergences.append(kl_divergence(learner._current.experts, before.experts, inputs)[0])
+    bounds = [learner.schedule.closing_settings(n).kl_expert for n in range(1, 21)]
+    assert (np.array(divergences) <= np.array(bounds) * (1 + 1e-6)).all()
+    assert divergences[0] > 0.1
+    assert bounds[-1] == pytest.approx(0.002)
 
 
 @few_examples(8)

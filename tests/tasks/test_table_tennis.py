@@ -12,7 +12,7 @@ from svsl.model.random import stream
 from svsl.simulation.primitives import strike
 from svsl.tasks.base import Outcome
 from svsl.tasks.check import check_task
-from svsl.tasks.table_tennis import TableTennis, turning_step
+from svsl.tasks.table_tennis import PATH_UNIT, TableTennis, turning_step
 
 
 def numbers(text: str) -> Array:
@@ -68,6 +68,7 @@ class Naive:
     decided: int  # step
     length: int
     ball: Array  # (length, 3), after each step
+    facing: Array  # where the red face looks when the racket is nearest to the ball
 
 
 def ball_touches(model: mujoco.MjModel, data: mujoco.MjData) -> set[str]:
@@ -76,13 +77,10 @@ def ball_touches(model: mujoco.MjModel, data: mujoco.MjData) -> set[str]:
     return {name for pair in names if "ball" in pair for name in pair - {"ball"}}
 
 
-def nearest_face(model: mujoco.MjModel, data: mujoco.MjData, ball: Array) -> str:
-    """The racket's face that is nearer to the ball, by its colour."""
-    distance = {}
-    for colour in ("racket_red", "racket_green"):
-        (geom,) = np.flatnonzero(model.geom_matid == model.material(colour).id)
-        distance[colour] = float(np.linalg.norm(data.geom_xpos[geom] - ball))
-    return min(distance, key=lambda colour: distance[colour])
+def faces(model: mujoco.MjModel, data: mujoco.MjData) -> dict[str, Array]:
+    """The centres of the racket's faces, by colour."""
+    rows = {colour: model.geom_matid == model.material(f"racket_{colour}").id for colour in ("red", "green")}
+    return {colour: data.geom_xpos[int(np.flatnonzero(row)[0])].copy() for colour, row in rows.items()}
 
 
 def naive_strike(task: TableTennis, context: Array, parameters: Array, power: int = 2) -> Naive:
@@ -102,6 +100,7 @@ def naive_strike(task: TableTennis, context: Array, parameters: Array, power: in
     racket_distance, target_distance = np.inf, np.inf
     hit_at, decided, mode = None, None, "no hit"
     landing: Array | None = None
+    facing = np.zeros(3)
     for step in range(length):
         if step % CHUNK == 0:
             data.qacc_warmstart[:] = 0  # a new call of mujoco.rollout
@@ -112,14 +111,17 @@ def naive_strike(task: TableTennis, context: Array, parameters: Array, power: in
         if decided is not None:
             continue
         now = ball_touches(model, data)
-        racket_distance = min(racket_distance, float(np.linalg.norm(ball - data.site("racket").xpos)))
+        centres, distance = faces(model, data), float(np.linalg.norm(ball - data.site("racket").xpos))
+        if distance < racket_distance:
+            racket_distance, facing = distance, centres["red"] - centres["green"]
         if hit_at is not None:
             target_distance = min(target_distance, float(np.linalg.norm(ball[:2] - context[:2])))
         if hit_at is not None and "table" in now:
             landing, decided = ball[:2], step
         elif hit_at is None and "bat" in now:
             hit_at = step
-            mode = {"racket_green": "forehand", "racket_red": "backhand"}[nearest_face(model, data, ball)]
+            far = {colour: float(np.linalg.norm(centre - ball)) for colour, centre in centres.items()}
+            mode = "forehand" if far["green"] < far["red"] else "backhand"
         if "floor" in now:
             decided = step
     if hit_at is None:
@@ -129,7 +131,8 @@ def naive_strike(task: TableTennis, context: Array, parameters: Array, power: in
     else:
         error = float(np.linalg.norm(landing - context[:2]))
         value = 2 * (1 - tanh(racket_distance**power)) + 4 * (1 - tanh(error**power)) + (landing[0] < 0)
-    return Naive(value, mode, landing, length - 1 if decided is None else decided, length, path)
+    facing /= np.linalg.norm(facing)
+    return Naive(value, mode, landing, length - 1 if decided is None else decided, length, path, facing)
 
 
 def varied_strikes() -> tuple[Array, Array]:
@@ -154,6 +157,7 @@ def test_returns_are_those_of_a_plain_loop(task: TableTennis) -> None:
         info = {name: values[row] for name, values in outcome.info.items()}
         assert outcome.returns[row] == pytest.approx(naive.returns, abs=1e-9)
         assert info["mode"] == naive.mode
+        np.testing.assert_allclose(info["path"], naive.facing / PATH_UNIT, atol=1e-9)
         assert info["hit"] == (naive.mode != "no hit")
         assert info["landed"] == (naive.landing is not None)
         error = np.nan if naive.landing is None else np.linalg.norm(naive.landing - context[:2])

@@ -344,7 +344,7 @@ class SVSL:
         enough = self._unused >= self.config.closing_batch
         ready = np.flatnonzero(enough & self.expert_buffer.full(np.arange(len(enough))))
         self._unused[ready] = 0
-        self._update_experts(ready, self.config.closing)
+        self._update_experts(ready, self.schedule.closing_settings(self.iteration + 1))
         if self.config.kl_gating is not None:
             known = self._current, self.expert_buffer, self.config, self._likelihood
             self._mixture, failed = svsl_steps.gating_update(*known, self.space, self.rng)

@@ -69,6 +69,9 @@ class SVSLConfig(LearnerConfig):
     """New episodes per component and iteration of the closing stage, on average."""
     kl_closing: float = 0.02
     """KL bound of an expert's step in the closing stage."""
+    kl_closing_end: float | None = None
+    """KL bound of its last step, to which the bound falls after the last split (without splits from the beginning), by
+    the same factor in each iteration: large steps learn fast, small ones are less noisy. Default the same."""
     closing_degree: Literal[1, 2] | None = None
     """Degree of the experts' means from the closing stage on; default that of before. Quadratic experts are easier to
     learn from linear ones that have found a skill than from scratch."""
@@ -132,6 +135,8 @@ class SVSLConfig(LearnerConfig):
         for name in ("kl_expert", "kl_context", "kl_weight", "kl_closing"):
             require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
         require(self.kl_gating is None or self.kl_gating > 0, "kl_gating", "above 0", self.kl_gating)
+        end = self.kl_closing if self.kl_closing_end is None else self.kl_closing_end
+        require(0 < end <= self.kl_closing, "kl_closing_end", f"above 0, at most kl_closing ({self.kl_closing:g})", end)
         require(self.expert_degree in (1, 2), "expert_degree", "1 or 2", self.expert_degree)
         possible = "1 or 2" if self.expert_degree == 1 else "2, like expert_degree"
         good = self.closing_degree in (None, self.expert_degree, 2)
@@ -152,7 +157,7 @@ class SVSLConfig(LearnerConfig):
 
     @property
     def closing(self) -> Self:
-        """The settings in the closing stage."""
+        """The settings in the closing stage, at its beginning."""
         return replace(
             self,
             kl_expert=self.kl_closing,
@@ -164,7 +169,7 @@ class SVSLConfig(LearnerConfig):
     @property
     def warning(self) -> str | None:
         """What is likely a mistake: settings without effect, or weights that throw away what was trained."""
-        stage = ("kl_gating", "closing_degree", "closing_shrinkage", "closing_entropy_loss")
+        stage = ("kl_closing_end", "kl_gating", "closing_degree", "closing_shrinkage", "closing_entropy_loss")
         unused = [name for name in stage if getattr(self, name) is not None]
         if unused and not self.closing_iterations:
             have = "has" if len(unused) == 1 else "have"
@@ -282,6 +287,15 @@ class Schedule:
         """Returns the splits made when this iteration of the closing stage is done; the last part ends without one."""
         parts = self.config.splits + 1
         return min(iteration * parts // self.config.closing_iterations, parts - 1) if parts > 1 else 0
+
+    def closing_settings(self, iteration: int) -> SVSLConfig:
+        """Returns the settings of the step after this iteration of the closing stage, numbered from 1."""
+        config, end = self.config.closing, self.config.kl_closing_end
+        if end is None:
+            return config
+        last_split = -(-config.closing_iterations * config.splits // (config.splits + 1))
+        share = max(0, iteration - last_split) / (config.closing_iterations - last_split)
+        return replace(config, kl_expert=config.kl_closing * (end / config.kl_closing) ** share)
 
     def closing_components(self, iteration: int, deleted: int = 0) -> int:
         """Returns how many components draw episodes after an iteration, if `deleted` were deleted before the stage."""

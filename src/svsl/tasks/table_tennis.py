@@ -16,7 +16,8 @@ from svsl.tasks.simulated import BALL, BALL_VELOCITY, ArmPlan, ArmTask, running_
 
 SERVE_HEIGHT, SERVE_VELOCITY = 1.76, (2.5, 0.0, 1.0)
 SUCCESS_DISTANCE = 0.2
-PATH_UNIT = 0.2  # radians: strikes whose joints are this far apart are clearly different
+# root mean square difference of unit vectors, 20 degrees: strikes whose rackets differ so much are clearly different
+PATH_UNIT = 0.2
 FIXED_SERVE = (-0.7, 0.0)
 _CONTEXT_NAMES = ("target x [m]", "target y [m]", "serve x [m]", "serve y [m]")
 _REST_STEPS = 1000
@@ -38,7 +39,7 @@ class TableTennis(ArmTask):
 
     An episode ends when the ball lands after the hit or falls on the floor: its return is then decided. Success:
     the ball lands on the other side within 0.2 m of the target. A hit with the green face is a forehand, one with the
-    red face a backhand.
+    red face a backhand. `info["path"]` is where the racket faces when it is nearest to the ball.
 
     The return follows the paper's appendix. The published code differs: plain distances; one less for a wrong duration;
     the sum of distances for a wrong context; the ball's distance to the target counts only near the table's height; the
@@ -111,11 +112,6 @@ class TableTennis(ArmTask):
         returns[far] = -running_sum(distance) / steps[far]
         return returns
 
-    def _path(self, parameters: Array) -> Array:
-        """The strike at ten moments of its duration, in units of `PATH_UNIT`."""
-        weights = parameters[:, :-1].reshape(-1, JOINTS, 3)
-        return strike(weights, np.ones(len(weights)), 11, 0.1)[:, 1:].reshape(len(weights), 10 * JOINTS) / PATH_UNIT
-
     def _start(self, contexts: Array) -> Array:
         start = np.zeros((len(contexts), self.simulator.state_size))
         start[:, 1 : 1 + JOINTS], start[:, BALL_VELOCITY] = TABLE_TENNIS_START, SERVE_VELOCITY
@@ -125,9 +121,7 @@ class TableTennis(ArmTask):
     def evaluate_batch(self, contexts: Array, parameters: Array) -> Outcome:
         """Scores what is not valid and simulates the rest."""
         plan = self._plan(contexts, parameters)
-        outcome = _Rally(self, self._full_contexts(contexts[plan.rows]), plan).outcome()
-        outcome.info["path"] = self._path(parameters[plan.rows])
-        return plan.completed(outcome)
+        return plan.completed(_Rally(self, self._full_contexts(contexts[plan.rows]), plan).outcome())
 
 
 def turning_step(ball: Array) -> int:
@@ -145,6 +139,7 @@ class _Rally:
         (control,), steps, count = plan.movement, plan.steps, len(contexts)
         self.racket_sq, self.target_sq = np.full(count, np.inf), np.full(count, np.inf)
         self.hit, self.landed, self.forehand, self.failed = (np.zeros(count, dtype=bool) for _ in range(4))
+        self.facing = np.zeros((count, 3))  # normal of the racket where it is nearest to the ball
         self.landing, self.simulated_steps = np.full((count, 2), np.nan), np.zeros(count, dtype=np.intp)
         state, rows = task._start(contexts), np.arange(count)
         for begin in range(0, control.shape[1], _CHUNK):
@@ -174,17 +169,19 @@ class _Rally:
         end = np.minimum(np.minimum(lands_at, floor_at), length - 1)
         counts = time <= end[:, None]
 
-        racket = sensor(sensors, "racket_pos")
+        racket, normal, every = sensor(sensors, "racket_pos"), sensor(sensors, "racket_normal"), np.arange(len(rows))
         racket_sq = np.where(counts, ((ball - racket) ** 2).sum(axis=2), np.inf)
+        nearest = racket_sq.argmin(axis=1)
+        closer = racket_sq[every, nearest] < self.racket_sq[rows]
+        self.facing[rows[closer]] = normal[every, nearest][closer]
         self.racket_sq[rows] = np.minimum(self.racket_sq[rows], racket_sq.min(axis=1))
         returned = counts & (time > hit_at[:, None])
         target_sq = np.where(returned, ((ball[..., :2] - self.targets[rows, None]) ** 2).sum(axis=2), np.inf)
         self.target_sq[rows] = np.minimum(self.target_sq[rows], target_sq.min(axis=1))
 
-        every = np.arange(len(rows))
         new = (hit_at >= 0) & (hit_at <= end)
         at = np.clip(hit_at, 0, len(time) - 1)
-        side = ((ball[every, at] - racket[every, at]) * sensor(sensors, "racket_normal")[every, at]).sum(axis=1)
+        side = ((ball[every, at] - racket[every, at]) * normal[every, at]).sum(axis=1)
         self.forehand[rows] |= new & (side < 0)  # the green face looks along minus the normal
         self.hit[rows] |= new
         lands = (lands_at <= end) & self.hit[rows]
@@ -214,5 +211,6 @@ class _Rally:
             "landing_error": np.where(self.landed, error, np.nan),
             "diverged": self.failed,
             "steps": self.simulated_steps,
+            "path": self.facing / PATH_UNIT,
         }
         return Outcome(returns, success, info)
