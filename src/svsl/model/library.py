@@ -36,7 +36,7 @@ class Skill:
         >>> import svsl
         >>> best, *others = svsl.load_pretrained("beer-pong").skills([0.1, -1.8])
         >>> best.theta.shape, len(others)
-        ((15,), 2)
+        ((15,), 3)
     """
 
     theta: Array
