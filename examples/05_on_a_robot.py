@@ -56,7 +56,7 @@ def main() -> None:
         raise SystemExit(f"the cup at {cup} is outside the context box of the library")
     for skill in library.skills(cup):
         print(f"component {skill.component}: probability {skill.gating:.2f}, duration {skill.theta[-1]:.2f} s")
-    skill = choose(library, cup, broken=7, longest_s=0.8)
+    skill = choose(library, cup, broken=0, longest_s=0.8)
     positions, velocities = trajectory(skill.theta)
     sent: list[Array] = []
     delay = stream(positions, velocities, lambda position, velocity: sent.append(position))

@@ -98,7 +98,7 @@ _EFFICIENT_TABLE_TENNIS = replace(
     closing_shrinkage=30.0, closing_entropy_loss=0.0005, kl_closing=0.05, kl_closing_end=0.005, kl_gating=0.002,
     weight_iterations=0,
 )  # fmt: skip
-# told apart by where the racket faces: a first hit with the other face pays more than one like those of the others
+# told apart by where the racket faces; a component that can only just hit the ball is paid more for the other face
 _VERSATILE_TABLE_TENNIS = replace(_EFFICIENT_TABLE_TENNIS, gamma=0.5, distinguish_by="behaviour", start_tests=0)
 # not in the paper: a surrogate fitted to 3 episodes per feature is far less noisy than with 1.5
 _REACHER5 = SVSLConfig(

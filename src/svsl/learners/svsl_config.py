@@ -64,21 +64,22 @@ class SVSLConfig(LearnerConfig):
     """Components whose final weight is below this are removed."""
     closing_iterations: int = 0
     """Iterations of a closing stage at the end: experts are trained on uniform contexts, each on those that the gating
-    gives it, so that they fit where they are used. Weights are learned after it."""
+    gives it, so that they fit where they are used. Weights are learned after it, if at all."""
     closing_batch: int = 40
     """New episodes per component and iteration of the closing stage, on average."""
     kl_closing: float = 0.02
     """KL bound of an expert's step in the closing stage."""
     kl_closing_end: float | None = None
-    """KL bound of its last step, to which the bound falls after the last split (without splits from the beginning), by
-    the same factor in each iteration: large steps learn fast, small ones are less noisy. Default the same."""
+    """KL bound of the last step of the closing stage. After the last split (without splits, from the beginning) the
+    bound falls to it by the same factor in each iteration: large steps learn fast, small ones are less noisy. Default
+    `kl_closing`, which does not fall."""
     closing_degree: Literal[1, 2] | None = None
-    """Degree of the experts' means from the closing stage on; default that of before. Quadratic experts are easier to
+    """Degree of the experts' means from the closing stage on; default `expert_degree`. Quadratic experts are easier to
     learn from linear ones that have found a skill than from scratch."""
     closing_shrinkage: float | None = None
-    """Shrinkage in the closing stage; default that of before."""
+    """Shrinkage in the closing stage; default `shrinkage`."""
     closing_entropy_loss: float | None = None
-    """Most entropy that an expert may lose in a step of the closing stage; default that of before."""
+    """Most entropy that an expert may lose in a step of the closing stage; default `entropy_loss`."""
     kl_gating: float | None = None
     """Bound on the expected KL divergence of a gating step after each iteration of the closing stage. These steps send
     each context to the components that are better there and take no episodes of their own. They replace the weight

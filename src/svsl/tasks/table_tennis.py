@@ -16,7 +16,7 @@ from svsl.tasks.simulated import BALL, BALL_VELOCITY, ArmPlan, ArmTask, running_
 
 SERVE_HEIGHT, SERVE_VELOCITY = 1.76, (2.5, 0.0, 1.0)
 SUCCESS_DISTANCE = 0.2
-# root mean square difference of unit vectors, 20 degrees: strikes whose rackets differ so much are clearly different
+# root mean square difference of unit vectors 20 degrees apart: strikes whose rackets differ so much differ clearly
 PATH_UNIT = 0.2
 FIXED_SERVE = (-0.7, 0.0)
 _CONTEXT_NAMES = ("target x [m]", "target y [m]", "serve x [m]", "serve y [m]")
@@ -39,7 +39,7 @@ class TableTennis(ArmTask):
 
     An episode ends when the ball lands after the hit or falls on the floor: its return is then decided. Success:
     the ball lands on the other side within 0.2 m of the target. A hit with the green face is a forehand, one with the
-    red face a backhand. `info["path"]` is where the racket faces when it is nearest to the ball.
+    red face a backhand. `info["path"]` is where the red face looks when it is nearest to the ball.
 
     The return follows the paper's appendix. The published code differs: plain distances; one less for a wrong duration;
     the sum of distances for a wrong context; the ball's distance to the target counts only near the table's height; the
