@@ -290,7 +290,7 @@ class Schedule:
         return min(iteration * parts // self.config.closing_iterations, parts - 1) if parts > 1 else 0
 
     def closing_settings(self, iteration: int) -> SVSLConfig:
-        """Returns the settings of the step after this iteration of the closing stage, numbered from 1."""
+        """Returns the settings of the step that ends this iteration of the closing stage, numbered from 1."""
         config, end = self.config.closing, self.config.kl_closing_end
         if end is None:
             return config

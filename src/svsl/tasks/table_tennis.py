@@ -139,7 +139,7 @@ class _Rally:
         (control,), steps, count = plan.movement, plan.steps, len(contexts)
         self.racket_sq, self.target_sq = np.full(count, np.inf), np.full(count, np.inf)
         self.hit, self.landed, self.forehand, self.failed = (np.zeros(count, dtype=bool) for _ in range(4))
-        self.facing = np.zeros((count, 3))  # normal of the racket where it is nearest to the ball
+        self.facing = np.zeros((count, 3))  # where the red face looks when it is nearest to the ball
         self.landing, self.simulated_steps = np.full((count, 2), np.nan), np.zeros(count, dtype=np.intp)
         state, rows = task._start(contexts), np.arange(count)
         for begin in range(0, control.shape[1], _CHUNK):
@@ -172,9 +172,10 @@ class _Rally:
         racket, normal, every = sensor(sensors, "racket_pos"), sensor(sensors, "racket_normal"), np.arange(len(rows))
         racket_sq = np.where(counts, ((ball - racket) ** 2).sum(axis=2), np.inf)
         nearest = racket_sq.argmin(axis=1)
-        closer = racket_sq[every, nearest] < self.racket_sq[rows]
+        least_sq = racket_sq[every, nearest]
+        closer = least_sq < self.racket_sq[rows]
+        self.racket_sq[rows[closer]] = least_sq[closer]
         self.facing[rows[closer]] = normal[every, nearest][closer]
-        self.racket_sq[rows] = np.minimum(self.racket_sq[rows], racket_sq.min(axis=1))
         returned = counts & (time > hit_at[:, None])
         target_sq = np.where(returned, ((ball[..., :2] - self.targets[rows, None]) ** 2).sum(axis=2), np.inf)
         self.target_sq[rows] = np.minimum(self.target_sq[rows], target_sq.min(axis=1))
